@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.h - what a kind of device implements: one function for each operation of kernels.h.
+/* backend.h - the table that each kind of device implements: one function for each operation of kernels.h.
  *
- * kernels.c forwards each call to the table of the device that it names. A backend's Device embeds
- * struct Device as its first member; its Conv, Linear, Attention and StatePlan begin with a Device pointer, by which
- * kernels.c finds the table.
+ * kernels.c forwards each call to the table of its device. A backend's Device embeds struct Device as its first member;
+ * its Conv, Linear, Attention and StatePlan begin with a Device pointer, through which kernels.c finds the table.
  *
- * A backend in a shared object (kernels/module.h) has a copy of base of its own, whose log and fault points
- * nobody opened. It gets those of the program as a KernelsHost.
+ * A backend in a shared object (kernels/module.h) contains its own copy of base/, whose log and fault points are not
+ * initialised. The program passes its own functions for the log and the fault points to the backend as a KernelsHost.
  *
- * Ownership: tables are static and constant; a KernelsHost outlives the process' last call.
+ * Ownership: tables are static and constant; a KernelsHost outlives the last call that the process makes.
  * Units:     as kernels.h.
  * Errors:    as kernels.h. No C++ exception leaves a function of the table.
  * Threads:   as kernels.h.
@@ -22,7 +21,8 @@
 extern "C" {
 #endif
 
-/* Memory, lanes and fences, and everything else of kernels.h that a device does, in that order. */
+/* The names of all operations of kernels.h that a device implements: memory, lanes and fences first, then
+ * computation. */
 #define KERNELS_DEVICE_OPERATIONS(X)                                                               \
     X(device_free)                                                                                 \
     X(device_memory_bytes)                                                                         \
@@ -115,8 +115,8 @@ extern "C" {
 #define KERNELS_OPERATIONS(X) KERNELS_DEVICE_OPERATIONS(X) KERNELS_COMPUTE_OPERATIONS(X)
 
 typedef struct KernelsBackend {
-    /* KERNELS_INTERFACE of the headers that it was compiled with. This member stays the first: it is read
-     * before anything else is known of the table. */
+    /* KERNELS_INTERFACE of the headers that the backend was compiled with. This must stay the first member: the program
+     * reads it before it relies on the layout of the rest. */
     const char *interface;
     int (*open)(const DeviceOptions *options, Device **ret, Error *err);
 #define KERNELS_MEMBER(name) __typeof__(name) *name;
@@ -130,13 +130,13 @@ struct Device {
     DataType type; /* of activations */
 };
 
-/* The functions that the program lends to a backend in a shared object. */
+/* Functions of the program that a backend in a shared object calls. */
 typedef struct KernelsHost {
     void (*log)(LogLevel level, const char *text);
     int (*fault)(const char *point);
 } KernelsHost;
 
-/* The one symbol of such a shared object: "sdtrain_kernels_backend". */
+/* The only symbol that the shared object of a backend exports: "sdtrain_kernels_backend". */
 typedef const KernelsBackend *KernelsEntry(const KernelsHost *host);
 
 extern const KernelsBackend cpu_backend;

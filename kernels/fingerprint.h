@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint.h - what one word of memory adds to a fingerprint, on every kind of device.
+/* fingerprint.h - the term that one word of memory adds to a fingerprint, on every kind of device.
  *
- * A fingerprint is the sum of all words' terms modulo 2^64. A sum of integers has no order, so any number of threads
- * may add to it. A term is the finalizer of splitmix64 of the word and its place: words that trade places show.
+ * A fingerprint is the sum of all words' terms modulo 2^64. A sum of integers does not depend on an order, so any
+ * number of threads may add to it. A term is the finalizer of splitmix64, applied to the word and its place, so that an
+ * exchange of two words changes the fingerprint.
  *
  * Ownership: none.
  * Units:     words of 4 bytes.
@@ -21,7 +22,7 @@ _device_ static inline uint64_t mixed_word(uint64_t place, uint32_t word)
     return x ^ x >> 31;
 }
 
-/* The word of what is left behind the last whole one: 1 to 3 bytes. */
+/* Returns a word made of the 1 to 3 bytes behind the last whole word. */
 _device_ static inline uint32_t partial_word(const char *bytes, size_t n)
 {
     uint32_t word = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient-integer.h - how one gradient becomes an integer, on every kind of device.
+/* gradient-integer.h - how one gradient is converted to an integer, on every kind of device.
  *
  * Ownership: none.
- * Units:     a maximum is the bit pattern of |g|; an exponent e stands for 2^e.
+ * Units:     a maximum is the bit pattern of |g|; an exponent e means 2^e.
  * Errors:    none.
  * Threads:   any; pure.
  */
@@ -20,12 +20,12 @@ _device_ static inline double power_of_two(int exponent)
     return double_from_bits((uint64_t)(exponent + 1023) << 52);
 }
 
-/* The sign-cleared bit pattern of g. */
+/* Returns the bit pattern of g without the sign. */
 _device_ static inline uint32_t magnitude_bits(float g) { return float_bits(g) & 0x7fffffffu; }
 
-/* rint(g * factor), as kernels.h has it for 32 bits. In floats: the product is exact, or so small that it rounds
- * to 0, or saturates; 2^23 + |v| is |v| rounded half to even while |v| < 2^23, and a float beyond that is an
- * integer already. */
+/* Returns rint(g * factor), as kernels.h defines it for 32 bits. All steps are in floats: the product is exact, or so
+ * small that it rounds to 0, or saturates; 2^23 + |v| is |v| rounded half to even while |v| < 2^23, and a larger float
+ * is an integer already. */
 _device_ static inline int32_t count_one(float g, float factor)
 {
     bool finite = (float_bits(g) & FLOAT_INFINITY_BITS) != FLOAT_INFINITY_BITS;
@@ -37,7 +37,7 @@ _device_ static inline int32_t count_one(float g, float factor)
     return (int32_t)v;
 }
 
-/* The same for 64 bits. 1.5 * 2^52 + v has v, rounded half to even, in its low bits. */
+/* As count_one(), for 64 bits. 1.5 * 2^52 + v has v, rounded half to even, in its low bits. */
 _device_ static inline int64_t count_one64(float g, double factor)
 {
     const double rounder = 0x1.8p52;
@@ -50,5 +50,5 @@ _device_ static inline int64_t count_one64(float g, double factor)
         return INT64_MIN;
     if (v > -0x1p51 && v < 0x1p51)
         return (int64_t)(double_bits(v + rounder) - double_bits(rounder));
-    return (int64_t)v; /* a float's 24 bits end above the point */
+    return (int64_t)v; /* v is an integer: a float has only 24 significant bits */
 }

@@ -21,7 +21,7 @@ static void host_log(LogLevel level, const char *text) { log_write(level, "%s", 
 
 static const KernelsHost host = {.log = host_log, .fault = fault};
 
-/* The folder of the running program, without a slash at its end. */
+/* Writes the folder of the running program, without a slash at its end. */
 static void program_folder(char *ret, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", ret, size - 1);
@@ -31,7 +31,8 @@ static void program_folder(char *ret, size_t size)
         *slash = '\0';
 }
 
-/* NULL, and why; at a pipe dlopen() would wait for its writer. */
+/* Opens a shared object. Returns NULL and the reason if it cannot. Only regular files are opened: on a pipe dlopen()
+ * would wait for a writer. */
 static void *library_open(const char *path, char *why, size_t size)
 {
     struct stat st;
@@ -40,12 +41,12 @@ static void *library_open(const char *path, char *why, size_t size)
         return NULL;
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *said = handle ? NULL : dlerror(); /* names the path */
+    const char *said = handle ? NULL : dlerror(); /* the message names the path */
     (void)snprintf(why, size, "%s", said ? said : path);
     return handle;
 }
 
-/* Asks an open file for its table. */
+/* Gets the table of an open shared object. */
 static int module_enter(void *handle, const char *path, const KernelsBackend **ret, Error *err)
 {
     KernelsEntry *entry = (KernelsEntry *)dlsym(handle, MODULE_ENTRY);

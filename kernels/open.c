@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - opens a device of either kind. */
+/* open.c - opens a device of either kind, CPU or CUDA. */
 #include "kernels/backend.h"
 #include "kernels/module.h"
 

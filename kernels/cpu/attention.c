@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - softmax(q k^T / sqrt(d)) v, one task per image and head.
  *
- * Forward takes blocks of queries against all keys and keeps each row's maximum and 1 / sum.
- * Backward makes the probabilities again from these, block of keys by block of queries, so that it
- * needs no more memory than a block. */
+ * The forward pass multiplies each block of queries with all keys and saves the maximum and 1 / sum of each row. The
+ * backward pass computes the probabilities again from these saved values, for one block of keys and one block of
+ * queries at a time, so that it needs the memory of one block only. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/vectormath.h"
@@ -17,8 +17,8 @@
 
 enum {
     FORWARD_QUERIES = 24, /* a multiple of TILE_ROWS */
-    QUERIES = 96,         /* of a backward block; a multiple of TILE_ROWS */
-    KEYS = 192,           /* of a backward block; a multiple of TILE_ROWS and TILE_COLUMNS */
+    QUERIES = 96,         /* queries of a backward block; a multiple of TILE_ROWS */
+    KEYS = 192,           /* keys of a backward block; a multiple of TILE_ROWS and TILE_COLUMNS */
 };
 
 struct Attention {
@@ -28,7 +28,7 @@ struct Attention {
     size_t thread_bytes; /* workspace of one thread */
 };
 
-/* One head of one image. Strides in floats from token to token. */
+/* One head of one image. Strides are in floats, from one token to the next. */
 typedef struct Head {
     const Attention *attention;
     size_t d, d_panels, queries, keys, q_stride, kv_stride, out_stride;
@@ -115,7 +115,7 @@ int cpu_attention_new(Device *device, const AttentionShape *shape, Attention **r
     if (!attention)
         return error_set(err, -ENOMEM, "no memory for an attention");
     char *forward = NULL, *backward = NULL;
-    (void)forward_space(shape, &forward); /* for its size */
+    (void)forward_space(shape, &forward); /* computes only the size */
     if (!shape->forward_only)
         (void)backward_space(shape, &backward);
     *attention = (Attention){.device = device,
@@ -159,7 +159,7 @@ static char *thread_workspace(const Attention *attention, void *workspace)
     return (char *)workspace + thread * attention->thread_bytes;
 }
 
-/* The offset of head `task` in q and out, or in k and v. */
+/* Returns the offset, in floats, of head `task` in q and out, or in k and v. */
 static size_t head_offset(const AttentionShape *s, int task, int64_t tokens, size_t stride)
 {
     return (size_t)(task / s->heads) * (size_t)tokens * stride +
@@ -203,7 +203,7 @@ static void pack_columns(size_t n, size_t d, const float *from, size_t stride, f
         }
 }
 
-/* Rows first..first+5 of a matrix; those from `end` on repeat the first and are not stored. */
+/* Rows first..first+5 of a matrix. Rows from `end` on are replaced by row `first`; their results are not stored. */
 static Segment row_segment(const float *rows, size_t stride, size_t first, size_t end)
 {
     Segment s = {.b = 0};
@@ -212,7 +212,7 @@ static Segment row_segment(const float *rows, size_t stride, size_t first, size_
     return s;
 }
 
-/* Six neighbouring columns. */
+/* A segment of six neighbouring columns of a matrix. */
 static Segment column_segment(const float *columns)
 {
     Segment s = {.b = 0};
@@ -281,7 +281,7 @@ static size_t seen_keys(const Head *h, size_t query, size_t n)
 static void forward_block(const Head *h, const ForwardSpace *space, size_t first, size_t rows,
                           float *out)
 {
-    /* The keys that any row of the block sees. */
+    /* The number of keys that at least one row of the block sees. */
     const size_t keys = h->attention->shape.causal ? first + rows : h->keys;
     multiply_rows(h->q + first * h->q_stride, h->q_stride, rows, space->k_columns, panels(keys),
                   h->d, space->probabilities, space->keys_stride);
@@ -334,7 +334,7 @@ void cpu_attention_forward(Attention *attention, const void *q, const void *k, c
 
 /* ---- backward ---- */
 
-/* tiles[six of keys][panel of d] += left[queries][KEYS]^T x panels of right[queries][16]. */
+/* tiles[block of six keys][panel of d] += left[queries][KEYS]^T x panels of right[queries][16]. */
 static void add_transposed(const Head *h, const float *left, size_t keys, const float *right,
                            size_t first, size_t rows, Tile *tiles)
 {
@@ -358,12 +358,12 @@ static void store_keys(const Head *h, const Tile *tiles, size_t keys, float *to)
                                              .at[row % TILE_ROWS][i % TILE_COLUMNS];
 }
 
-/* Probabilities of the block and the gradient before the softmax. */
+/* Computes the probabilities of the block and the gradients of the scores (before the softmax). */
 static void block_slopes(const Head *h, const BackwardSpace *space, size_t first_query, size_t rows,
                          size_t first_key, size_t keys)
 {
     const float scale = h->attention->scale;
-    const size_t right = first_key * h->d; /* whole panels: KEYS is a multiple of their width */
+    const size_t right = first_key * h->d; /* KEYS is a multiple of a panel's width */
 
     multiply_rows(h->q + first_query * h->q_stride, h->q_stride, rows, space->k_columns + right,
                   panels(keys), h->d, space->probabilities, KEYS);
@@ -461,6 +461,6 @@ void cpu_attention_backward(Attention *attention, const void *q, const void *k, 
 
 void cpu_attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size)
 {
-    (void)attention, (void)pass; /* a CPU has no libraries */
+    (void)attention, (void)pass; /* no text: a CPU device calls no library */
     (void)snprintf(text, size, "%s", "");
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv.c - convolution as a matrix product whose left rows are read where they lie.
+/* conv.c - convolution as a matrix product whose left rows are read in place.
  *
- * Forward and backward by data are passes: a lattice of target pixels, each the sum over taps of
- * (source pixel's channels) x (packed weights). The left rows are pointers into the NHWC source,
- * or to a row of zeros outside the image, so nothing is unfolded. A pass's chain of additions runs
- * over blocks of channels, in a block over taps, in a tap over channels.
+ * Forward and backward by data consist of passes. A pass is a lattice of target pixels; each is the sum over taps of
+ * (source pixel's channels) x (packed weights). The left rows are pointers into the NHWC source, or to a row of zeros
+ * where the tap is outside the image, so no unfolded copy is made. The chain of additions of a pass runs over blocks of
+ * channels, within a block over taps, and within a tap over channels.
  *
- * Backward by weight multiplies columns of dy with columns of x over runs of pixels; both are
- * first laid out in panels of a tile's height and width. */
+ * Backward by weight multiplies columns of dy with columns of x over runs of pixels. Both matrices are first copied
+ * into panels: dy with a tile's height, x with a tile's width. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/sum.h"
 #include "kernels/cpu/tile.h"
@@ -19,23 +19,23 @@
 enum {
     MAX_TAPS = 9,
     MAX_PASSES = 4,
-    CHUNK_TILES = 16,     /* tiles whose left rows stay in the cache while panels go by */
-    GROUP_PANELS = 4,     /* panels of the right side that one task takes, or more */
-    CACHE_FLOATS = 32768, /* of the right side, kept while tiles go by */
+    CHUNK_TILES = 16,     /* tiles of one task, whose left rows stay in the cache for all panels */
+    GROUP_PANELS = 4,     /* the fewest panels of the right side in one task */
+    CACHE_FLOATS = 32768, /* floats of the right side that stay in the cache for all tiles */
     BLOCK_VALUES = 2304,  /* taps * channels of one chain */
-    RUN_PIXELS = 1024,    /* pixels of one chain of the gradient of the weights */
+    RUN_PIXELS = 1024,    /* pixels of one chain of the weights' gradient */
     RUN_ROWS = 64,
     PACK_PIXELS = 256,
-    GROUP_SIXES = 16, /* tiles' heights of the gradient that one task takes */
+    GROUP_SIXES = 16, /* blocks of six output channels in one task of the gradient */
 };
 
 typedef struct Tap {
-    int index; /* in the kernel, row major */
+    int index; /* index in the kernel, row major */
     int dy, dx;
 } Tap;
 
-/* Target pixel (y0 + step * y, x0 + step * x) for y < h, x < w takes tap t from source pixel
- * (source_step * y + tap.dy, source_step * x + tap.dx). */
+/* Target pixel (y0 + step * y, x0 + step * x), for y < h and x < w, reads at tap t the source pixel (source_step * y +
+ * tap.dy, source_step * x + tap.dx). */
 typedef struct Pass {
     int h, w;
     int y0, x0;
@@ -55,7 +55,7 @@ struct Conv {
     int taps;
     int n_backward;
     Pass forward, backward[MAX_PASSES];
-    float *zeros; /* a pixel outside the image */
+    float *zeros; /* the row of zeros for a pixel outside the image */
 };
 
 /* One pass's computation: target = (residual +) product + bias + per_image. */
@@ -68,7 +68,7 @@ typedef struct Product {
     float *target;
 } Product;
 
-/* Where a tile's rows go. */
+/* The target pixels of a tile's rows. */
 typedef struct Rows {
     int n;
     size_t target[TILE_ROWS]; /* offset of the pixel */
@@ -94,7 +94,8 @@ static Pass plan_forward(const ConvShape *shape, Extent out)
     return pass;
 }
 
-/* Pixels of x whose coordinates are (y0, x0) modulo the stride take the same taps of dy. */
+/* Plans the pass over the pixels of x whose coordinates are (y0, x0) modulo the stride: they all use the same taps of
+ * dy. */
 static Pass plan_backward(const ConvShape *shape, int y0, int x0)
 {
     const int pad = conv_padding(shape), stride = shape->stride;
@@ -162,9 +163,9 @@ Conv *cpu_conv_free(Conv *conv)
     return NULL;
 }
 
-/* ---- packed weights: for forward [panel of out][tap][in][16], kept from update to update; for
- * backward by data [panel of in][tap][out][16], made in the workspace each time: a second copy of
- * all weights would be kept for what costs a few rows of the product ---- */
+/* ---- packed weights: [panel of out][tap][in][16] for forward, kept between updates; [panel of in][tap][out][16] for
+ * backward by data, made in the workspace at each call: a second copy of all weights would take memory, and packing
+ * costs only as much as a few rows of the product ---- */
 
 static size_t forward_panel(const Conv *conv)
 {
@@ -243,8 +244,8 @@ static void pack_backward(const Conv *conv, const float *weight, float *to)
 
 /* ---- forward, and backward by data ---- */
 
-/* Finds the source rows of the tile whose first lattice point is `first`; rows past the end repeat
- * zeros and are not stored. */
+/* Finds the source rows of the tile whose first lattice point is `first`. Rows from `end` on point to zeros, and their
+ * results are not stored. */
 static void locate_rows(const Product *p, size_t first, size_t end, Segment *segments, Rows *rows)
 {
     const Pass *pass = p->pass;
@@ -284,7 +285,8 @@ static void locate_rows(const Product *p, size_t first, size_t end, Segment *seg
     }
 }
 
-/* target = (what it holds, or residual) + product (+ bias + per_image). */
+/* target = (the target's old value, or residual) + product (+ bias + per_image). The first block of channels adds the
+ * residual, the last one the bias and per_image. */
 static inline void store_tile(const Product *p, const Tile *tile, const Rows *rows, size_t column,
                               size_t columns, bool first_block, bool last_block)
 {
@@ -311,7 +313,7 @@ static inline void store_tile(const Product *p, const Tile *tile, const Rows *ro
     }
 }
 
-/* One tile: block [at, at + n) of the channels, one panel. */
+/* Multiplies one tile: channels [at, at + n), one panel. */
 static inline void multiply_tile(const Product *p, const Segment *segments, const Rows *rows,
                                  size_t panel, size_t at, size_t n)
 {
@@ -327,8 +329,9 @@ static inline void multiply_tile(const Product *p, const Segment *segments, cons
         store_tile(p, &tile, rows, column, columns, at == 0, at + n == depth);
 }
 
-/* One task: a chunk of tiles times a group of panels. Where the group fits the cache it goes by
- * each tile, so that target rows are written from end to end; else the tiles go by each panel. */
+/* One task: a chunk of tiles times a group of panels. If the group fits the cache, each tile is multiplied with all
+ * panels in turn, so that target rows are written from end to end; otherwise each panel is multiplied with all tiles in
+ * turn. */
 static void multiply_chunk(const Product *p, size_t first_row, size_t end_row, size_t first_panel,
                            size_t end_panel)
 {
@@ -374,7 +377,7 @@ static void multiply(const Product *p)
 void cpu_conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
                       const void *per_image, const void *residual, void *y, void *workspace)
 {
-    (void)workspace; /* the backward ones need it */
+    (void)workspace; /* only the backward passes need a workspace */
     Product p = {.conv = conv,
                  .pass = &conv->forward,
                  .from = conv->in,
@@ -391,7 +394,7 @@ void cpu_conv_forward(Conv *conv, const void *x, const void *packed, const float
 void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                             void *dx, bool accumulate, void *workspace)
 {
-    (void)packed; /* it is the forward's */
+    (void)packed; /* packed for the forward pass */
     assert(!conv->shape.forward_only);
     pack_backward(conv, weight, workspace);
     for (int i = 0; i < conv->n_backward; i++) {
@@ -411,8 +414,8 @@ void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, con
 
 /* ---- backward by weight ---- */
 
-/* Panels lie a cache line further apart than their size, else those of a power of two of pixels
- * would all fall into one set of the cache. */
+/* The stride between panels is one cache line more than a panel's size. Otherwise, with a power of two of pixels, all
+ * panels would map to the same set of the cache. */
 typedef struct Gradient {
     const Conv *conv;
     size_t x_stride, dy_stride; /* from panel to panel */
@@ -451,7 +454,8 @@ size_t cpu_conv_workspace_bytes(const Conv *conv)
 
 static bool is_flat(const Conv *conv) { return conv->taps == 1 && conv->shape.stride == 1; }
 
-/* The runs of pixels of block `block` that tap t joins; returns how many, and their length. */
+/* Finds the runs of output pixels in block `block` for which tap t lies inside the image. Returns the number of runs,
+ * and their common length in ret_depth. */
 static size_t locate_runs(const Gradient *g, size_t block, int t, Segment *segments,
                           size_t *ret_depth)
 {
@@ -517,7 +521,7 @@ static void scatter_tiles(const Gradient *g, size_t panel, size_t six, float *dw
     }
 }
 
-/* One task: one panel of in times a group of sixes of out, all taps, all pixels. */
+/* One task: one panel of input channels times a group of blocks of six output channels, for all taps and pixels. */
 static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, size_t end_six,
                            float *dweight)
 {
@@ -588,6 +592,6 @@ void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *d
 
 void cpu_conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size)
 {
-    (void)conv, (void)pass; /* a CPU has no libraries */
+    (void)conv, (void)pass; /* no text: a CPU device calls no library */
     (void)snprintf(text, size, "%s", "");
 }

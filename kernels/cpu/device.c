@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - opens the CPU as a device; memory and the record of its numerics.
+/* device.c - opens the CPU as a device; its memory and the record of its numerics.
  *
- * Every operation here gives bits that depend only on its inputs and its shape: not on the number
- * of threads, the compiler or the vector width. So the numerics record holds one number,
- * NUMERICS_VERSION, and test-bits holds the bits that belong to it. */
+ * The bits that an operation computes depend only on its inputs and its shape, not on the number of threads, the
+ * compiler or the vector width. So the numerics record contains one number, NUMERICS_VERSION, and test-bits checks the
+ * bits of that version. */
 #include "kernels/cpu/device.h"
 
 #include "base/memory.h"
@@ -61,16 +61,16 @@ Device *cpu_device_free(Device *device)
 
 uint64_t cpu_device_memory_bytes(const Device *device)
 {
-    (void)device; /* host memory is what it has */
+    (void)device; /* the device's memory is the host's memory */
     struct sysinfo info;
     if (sysinfo(&info) < 0)
-        return UINT64_MAX; /* not known: no limit */
+        return UINT64_MAX; /* unknown, so there is no limit */
     return ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
 }
 
 int cpu_device_numerics(const Device *device, char **ret)
 {
-    (void)device; /* its threads change no bit */
+    (void)device; /* the number of threads changes no bit */
     char *text;
     if (asprintf(&text, "{\"backend\":\"cpu\",\"numerics\":%d,\"type\":\"f32\"}",
                  NUMERICS_VERSION) < 0)
@@ -81,14 +81,14 @@ int cpu_device_numerics(const Device *device, char **ret)
 
 int cpu_device_plans(const Device *device, char **ret)
 {
-    (void)device; /* one algorithm for each operation */
+    (void)device; /* each operation has only one algorithm */
     (void)ret;
     return -ENOENT;
 }
 
 int cpu_device_use_plans(Device *device, const char *text, Error *err)
 {
-    (void)device; /* as above */
+    (void)device; /* each operation has only one algorithm */
     (void)text;
     return error_set(err, -ENOENT, "a CPU has no plans");
 }
@@ -96,7 +96,7 @@ int cpu_device_use_plans(Device *device, const char *text, Error *err)
 int cpu_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
-    if (n_bytes > PTRDIFF_MAX - DEVICE_ALIGNMENT) /* beyond what any allocator gives */
+    if (n_bytes > PTRDIFF_MAX - DEVICE_ALIGNMENT) /* more than any allocator can give */
         return error_set(err, -ENOMEM, "no memory for %zu bytes", n_bytes);
 
     size_t rounded = MAX(ROUND_UP(n_bytes, (size_t)DEVICE_ALIGNMENT), (size_t)DEVICE_ALIGNMENT);
@@ -144,7 +144,7 @@ int cpu_device_synchronise(Device *device, Error *err)
     return cpu_lane_await(out, cpu_lane_serial(out), USEC_INFINITY, err);
 }
 
-/* The kernel zeroes large memory: its pages come with the first touch, which is a lane's. */
+/* For large memory calloc() gets zero pages that the kernel maps at the first access, which is made by a lane. */
 int cpu_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
@@ -167,7 +167,8 @@ const void *cpu_device_host_view(Device *device, const void *memory)
     return memory;
 }
 
-/* ---- lanes: all but LANE_OUT are the calling thread, which has done a thing when the call returns ---- */
+/* ---- lanes: each lane except LANE_OUT is the calling thread, so its operation is complete when the call returns
+ * ---- */
 
 static void lane_copy(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
 {
@@ -196,7 +197,7 @@ Fence cpu_device_fence(Device *device, Lane lane)
 
 void cpu_device_wait(Device *device, Lane lane, Fence fence)
 {
-    if (lane != LANE_OUT) /* LANE_OUT runs its copies in order, after what the others did before */
+    if (lane != LANE_OUT) /* LANE_OUT copies in order; the other lanes have no queue */
         (void)cpu_device_await(device, fence, USEC_INFINITY,
                                NULL); /* copies of memory do not fail */
 }
@@ -211,7 +212,7 @@ int cpu_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *
     return cpu_lane_await(((CpuDevice *)device)->out, fence.serial, timeout_usec, err);
 }
 
-/* ---- launches: a CPU has none ---- */
+/* ---- launches: a CPU has no launches ---- */
 
 int cpu_device_time_launches(Device *device, size_t n_max, Error *err)
 {

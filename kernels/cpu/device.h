@@ -15,7 +15,7 @@ typedef struct CpuLane CpuLane;
 typedef struct CpuDevice {
     Device base;
     int threads;
-    CpuLane *out; /* the lane that has a thread; the others are the calling thread itself */
+    CpuLane *out; /* the only lane with its own thread; the other lanes are the calling thread */
 } CpuDevice;
 
 /* The functions of cpu_backend: cpu_conv_forward() and so on. */
@@ -24,9 +24,9 @@ KERNELS_OPERATIONS(CPU_OPERATION)
 #undef CPU_OPERATION
 int cpu_device_open(const DeviceOptions *options, Device **ret, Error *err);
 
-/* The version of the bits that the operations give on a CPU, with base/number/exactmath.c and philox.h below them. It
- * grows when any bit changes: a job that began with other bits does not go on here.
- * tests/golden/kernels-bits.txt holds the bits, so that no change passes unnoticed. */
+/* The version of the bits that the operations compute on a CPU, including base/number/exactmath.c and philox.h, which
+ * they use. The number grows when any bit changes: a job that began with another version cannot continue with this
+ * build. tests/golden/kernels-bits.txt contains the bits, so that no change passes unnoticed. */
 enum { NUMERICS_VERSION = 1 };
 
 enum { WORKSPACE_ALIGNMENT = 64 };
@@ -37,7 +37,7 @@ static inline size_t floats_bytes(size_t n)
     return ROUND_UP(n * sizeof(float), (size_t)WORKSPACE_ALIGNMENT);
 }
 
-/* How many threads are worth waking for `work` elementary operations. It never changes a bit. */
+/* Returns how many threads to use for `work` elementary operations. The number never changes a bit of a result. */
 static inline int device_team(const Device *device, int64_t work)
 {
     const int64_t least_work = 16384;

@@ -8,7 +8,7 @@
 
 enum {
     DRAWS = 4,        /* normal draws of one Philox block */
-    NOISE_WORK = 64,  /* a draw against an addition */
+    NOISE_WORK = 64,  /* the cost of a normal draw, in additions */
     LOSS_CHUNK = 4096 /* elements of one partial loss */
 };
 
@@ -95,7 +95,7 @@ void cpu_mse_loss(Device *device, int64_t n, const void *prediction, const float
 void cpu_time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
                         const int32_t *timesteps, void *y)
 {
-    (void)device; /* too little to share */
+    (void)device; /* too little work for several threads */
     const int half = c / 2;
     const float log_period = (float)-9.210340371976184; /* -ln 10000 */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise.c - activations, sums, copies: every element by itself, so threads take ranges. */
+/* elementwise.c - activations, sums and copies: each element is independent, so each thread computes ranges of
+ * elements. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/sum.h"
 #include "kernels/cpu/vectormath.h"
@@ -31,7 +32,7 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
 {
     const int team = device_team(device, rows * f * 8);
     const size_t width = (size_t)f;
-    (void)workspace; /* sum_columns() needs none */
+    (void)workspace; /* sum_columns() needs no workspace */
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
@@ -45,7 +46,7 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
             dgate[i] = s * v * (distribution + g * density);
         }
     }
-    if (dsums) /* the tree of cpu_conv_backward_weight() */
+    if (dsums) /* summed in the same order as in cpu_conv_backward_weight() */
         sum_columns(device, 1, rows, 2 * f, dx, dsums);
 }
 
@@ -55,7 +56,7 @@ size_t cpu_geglu_workspace_bytes(const Device *device, int64_t rows, int f)
     return 0;
 }
 
-/* Runs `body` for the elements first..end-1 of each range, ranges shared among threads. */
+/* Runs `body` for each element i. The elements are divided into ranges first..end-1, which the threads share. */
 #define FOR_RANGES(device, n, weight, body)                                                        \
     do {                                                                                           \
         const int team = device_team(device, (n) * (weight));                                      \
@@ -179,7 +180,8 @@ void cpu_upsample_forward(Device *device, int n, int to_h, int to_w, int c, cons
     }
 }
 
-/* Sums of four, two or one in this order; bits of even sides are golden. */
+/* Each element of dx is a sum of four, two or one elements of dy, added in this order. The order must not change:
+ * golden bits record the results for even sides. */
 void cpu_upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy,
                            void *dx, bool accumulate_dx)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient.c - brings gradients of parameters into a sink, and what is looked at beside them: fingerprints, and values
- * that are not finite. */
+/* gradient.c - moves gradients of parameters into a sink; computes fingerprints and counts values that are not
+ * finite. */
 #include "kernels/cpu/ranges.h"
 #include "kernels/fingerprint.h"
 
-/* The part of a sink that one tensor's range goes to. */
+/* The part of a sink that receives one range of a tensor. */
 typedef struct Target {
     SinkKind kind;
     int bits, exponent;
@@ -32,7 +32,8 @@ static Target target_of(const GradientSink *sink, int64_t offset, int tensor)
     return target;
 }
 
-/* g[0] is element `first` of the tensor's range. Returns the maximum. */
+/* Moves n elements into the target: g[0] goes to element `first` of the target's range. Returns the largest
+ * magnitude_bits() of g, or 0 for SINK_PLAIN. */
 static uint32_t take(const Target *target, const float *g, int64_t first, int64_t n)
 {
     float *floats = (float *)target->to + first;
@@ -69,7 +70,7 @@ void sink_range(const Device *device, const float *g, int64_t n, int64_t offset,
         sink->maxima[tensor] = MAX(sink->maxima[tensor], largest);
 }
 
-/* Elements [begin, begin + n) of [out][in][taps], from [out][taps][in]. */
+/* Copies elements [begin, begin + n) of the order [out][in][taps] out of `from`, whose order is [out][taps][in]. */
 static void gather_channels(const GradientForm *form, const float *from, int64_t begin, int64_t n,
                             float *to)
 {
@@ -81,7 +82,7 @@ static void gather_channels(const GradientForm *form, const float *from, int64_t
     }
 }
 
-/* No operation of a CPU leaves this order; a device around the CPU's may. */
+/* No operation of the CPU device leaves its gradient in this order; a device that wraps the CPU device may. */
 static void sink_channels_last(const Device *device, const GradientForm *form, const float *from,
                                const GradientPlace *place, const GradientSink *sink)
 {

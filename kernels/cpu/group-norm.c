@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group-norm.c - GroupNorm, with SiLU when asked, of NHWC images.
+/* group-norm.c - GroupNorm of NHWC images, with SiLU where the shape asks for it.
  *
- * A task is a few groups of one image. Sums over pixels run per channel, in chains of CHAIN pixels
- * of fp32 that are added in double; then channels are added to their group. The variance is taken
+ * A task computes a few groups of one image. The sum over the pixels of a channel is made of fp32 chains of CHAIN
+ * pixels, which are added in double; then the channels are added to the sum of their group. The variance is computed
  * about the mean in a second pass. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/sum.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 
 enum {
-    CHANNELS = 64, /* taken at once */
+    CHANNELS = 64, /* channels that one loop computes together */
     CHAIN = 32,
 };
 
@@ -21,9 +21,9 @@ typedef struct Groups {
     const GroupNormShape *shape;
     int first, end;   /* groups */
     int size;         /* channels of a group */
-    size_t c, pixels; /* of the image */
+    size_t c, pixels; /* channels and pixels of the image */
     const float *x, *dy;
-    float *saved; /* of the image */
+    float *saved; /* the image's part: mean and 1 / deviation of each group */
 } Groups;
 
 static int groups_at_once(const GroupNormShape *shape)
@@ -56,7 +56,8 @@ static int64_t group_norm_work(const GroupNormShape *s)
 
 /* ---- forward ---- */
 
-/* Adds to sum[g] the sum over g's channels of (x - mean), or of its square. */
+/* Adds to sum[g], for each group g, the sum of x over the group's channels and pixels, or with `square` the sum of (x -
+ * mean)^2. */
 static void add_moments(const Groups *g, bool square, double *sum)
 {
     for (int at = g->first * g->size; at < g->end * g->size; at += CHANNELS) {
@@ -159,7 +160,7 @@ static Channels channels_at(const Groups *g, int at, int n, const float *gamma, 
     return ch;
 }
 
-/* The gradient before SiLU and the normalised value of n channels of one pixel. */
+/* Computes dz, the gradient of the input of SiLU, and the normalised x, for n channels of one pixel. */
 static inline void pixel_slopes(int n, bool silu, const Channels *restrict ch,
                                 const float *restrict x, const float *restrict dy,
                                 float *restrict dz, float *restrict normal)
@@ -173,8 +174,8 @@ static inline void pixel_slopes(int n, bool silu, const Channels *restrict ch,
         memcpy(dz, dy, (size_t)n * sizeof(float));
 }
 
-/* sums[0][channel] = sum over pixels of dz, sums[1][channel] = of dz * normalised x, where z is
- * what SiLU took. Keeps dz unless keep is NULL. */
+/* sums[0][channel] = sum over pixels of dz; sums[1][channel] = sum over pixels of dz * normalised x. z is the input of
+ * SiLU. Stores dz in `keep` unless `keep` is NULL. */
 static void sum_slopes(const Groups *g, const float *gamma, const float *beta, float *sums,
                        float *keep)
 {
@@ -207,8 +208,8 @@ static void sum_slopes(const Groups *g, const float *gamma, const float *beta, f
     }
 }
 
-/* dx = inverse * (gamma dz - mean of gamma dz - normalised x * mean of gamma dz normalised x).
- * Unless it accumulates, dx holds dz already. */
+/* dx = inverse * (gamma dz - mean of gamma dz - normalised x * mean of gamma dz normalised x). If accumulate_dx is
+ * false, dx contains dz when the function is called. */
 static void store_slopes(const Groups *g, const float *gamma, const float *beta, const float *sums,
                          float *dx, bool accumulate_dx)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane.c - see lane.h.
  *
- * Fault points: device.copy (each, before it; slow, stall). */
+ * Fault points: device.copy (before each copy; slow, stall). */
 #include "kernels/cpu/lane.h"
 
 #include "base/fault.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CPU_LANE_ROOM = 1024 }; /* copies that wait */
+enum { CPU_LANE_ROOM = 1024 }; /* the most copies in the queue */
 
 typedef struct LaneCopy {
     void *to;
@@ -26,11 +26,11 @@ typedef struct LaneCopy {
 struct CpuLane {
     pthread_t thread;
     bool thread_runs;
-    pid_t process; /* whose thread it is */
+    pid_t process; /* the process that `thread` belongs to */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool quit;          /* lock */
-    uint64_t put, done; /* lock: copies, ever */
+    bool quit;          /* guarded by lock */
+    uint64_t put, done; /* guarded by lock: copies ever queued, and copies ever done */
     LaneCopy copies[CPU_LANE_ROOM];
 };
 
@@ -52,7 +52,7 @@ static void lane_change(CpuLane *lane)
     assert(r == 0);
 }
 
-/* Ends with a change by another thread. */
+/* Waits until another thread changes the lane. The caller holds the lock. */
 static void lane_sleep(CpuLane *lane)
 {
     int r = pthread_cond_wait(&lane->changed, &lane->lock);
@@ -70,7 +70,7 @@ static void *lane_run(void *argument)
             break;
         const LaneCopy copy = lane->copies[lane->done % CPU_LANE_ROOM];
         lane_unlock(lane);
-        (void)fault("device.copy"); /* a copy of memory does not fail */
+        (void)fault("device.copy"); /* an error is ignored: a copy of memory cannot fail */
         memcpy(copy.to, copy.from, copy.n_bytes);
         lane_lock(lane);
         lane->done++;
@@ -86,10 +86,10 @@ static void lane_prepare(CpuLane *lane)
     lane->process = getpid();
     lane->thread_runs = false;
     (void)pthread_mutex_init(&lane->lock, NULL); /* default attributes cannot fail */
-    (void)pthread_condattr_init(&attributes);    /* as above */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* it is one that there is */
-    (void)pthread_cond_init(&lane->changed, &attributes);          /* as above */
-    (void)pthread_condattr_destroy(&attributes);                   /* it was made above */
+    (void)pthread_condattr_init(&attributes);    /* cannot fail either */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* this clock exists */
+    (void)pthread_cond_init(&lane->changed, &attributes); /* valid attributes cannot fail */
+    (void)pthread_condattr_destroy(&attributes); /* cannot fail: the attributes are initialised */
 }
 
 CpuLane *cpu_lane_new(void)
@@ -99,7 +99,7 @@ CpuLane *cpu_lane_new(void)
     return lane;
 }
 
-/* Signals are the main thread's. */
+/* Starts the lane's thread with all signals blocked: the main thread handles signals. */
 static bool lane_start(CpuLane *lane)
 {
     sigset_t all, before;
@@ -107,11 +107,12 @@ static bool lane_start(CpuLane *lane)
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
         return false;
     lane->thread_runs = pthread_create(&lane->thread, NULL, lane_run, lane) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* cannot fail: `before` is a valid mask */
     return lane->thread_runs;
 }
 
-/* A child of fork() has the queue and not the thread. */
+/* A child of fork() has the queue but not the thread. In a child this prepares the lane again, and starts a thread for
+ * the queued copies; while no thread can be started, the caller makes the copies. */
 static void lane_adopt(CpuLane *lane)
 {
     if (lane->process == getpid())
@@ -136,8 +137,8 @@ CpuLane *cpu_lane_free(CpuLane *lane)
         int r = pthread_join(lane->thread, NULL);
         assert(r == 0);
     }
-    (void)pthread_cond_destroy(&lane->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&lane->lock);   /* nobody holds it */
+    (void)pthread_cond_destroy(&lane->changed); /* no thread waits */
+    (void)pthread_mutex_destroy(&lane->lock);   /* no thread holds the lock */
     free(lane);
     return NULL;
 }

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { ROWS = 64 }; /* of one chain of the gradients of gamma and beta */
+enum { ROWS = 64 }; /* rows of one chain of the gradients of gamma and beta */
 
 static float row_sum(const float *x, size_t n)
 {
@@ -54,7 +54,7 @@ void cpu_layer_norm_forward(Device *device, const LayerNormShape *shape, const v
     }
 }
 
-/* The means over a row of gamma dy and of gamma dy normalised x. */
+/* Computes the means over a row of gamma * dy and of gamma * dy * normalised x. */
 static void row_means(const float *x, const float *dy, const float *gamma, size_t n,
                       const float *saved, float means[2])
 {
@@ -76,7 +76,7 @@ static void row_means(const float *x, const float *dy, const float *gamma, size_
     means[1] = lanes_sum(scaled) / (float)n;
 }
 
-/* One row: dx, and its share of the gradients of gamma and beta in sums[2][c]. */
+/* Computes one row: dx, and the row's share of the gradients of gamma and beta in sums[2][c]. */
 static void backward_row(const float *restrict x, const float *restrict dy,
                          const float *restrict gamma, size_t c, const float *saved,
                          float *restrict dx, bool accumulate_dx, float *restrict sums)
@@ -125,6 +125,6 @@ void cpu_layer_norm_backward(Device *device, const LayerNormShape *shape, const 
         sum_rows(chunks, n, sums + i, 2 * c, dgamma + i);
         sum_rows(chunks, n, sums + c + i, 2 * c, dbeta + i);
     }
-    if (dsums) /* the tree of cpu_conv_backward_weight() */
+    if (dsums) /* summed in the same order as in cpu_conv_backward_weight() */
         sum_columns(device, 1, shape->rows, shape->c, dx, dsums);
 }

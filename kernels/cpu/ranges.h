@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.h - what gradients and the training state are made of: loops over one range of elements.
+/* ranges.h - loops over one range of elements, for the operations on gradients and on the training state.
  *
- * They are elementwise, or, as squares_add(), sums whose lanes the caller carries from range to range; so
- * neither cuts nor threads change a bit.
+ * The loops are elementwise, or, as squares_add(), sums whose lanes the caller carries from range to range. So neither
+ * the division into ranges nor the number of threads changes a bit.
  *
  * Ownership: borrows everything.
  * Units:     elements.
@@ -17,7 +17,7 @@
 
 enum { RANGE = 16384 }; /* elements of one task */
 
-/* The largest magnitude_bits(). */
+/* Returns the largest magnitude_bits() of the range. */
 static inline uint32_t range_maximum(int64_t n, const float *g)
 {
     uint32_t largest = 0;
@@ -26,7 +26,8 @@ static inline uint32_t range_maximum(int64_t n, const float *g)
     return largest;
 }
 
-/* The next three add to `to`, which is 0 when it is fresh, and return the maximum. */
+/* The next three functions add g, or its counts, to `to`, whose old value counts as 0 if `fresh` is true. They return
+ * the largest magnitude_bits() of g. */
 static inline uint32_t range_count(int64_t n, const float *g, int exponent, bool fresh, int32_t *to)
 {
     const float factor = (float)power_of_two(exponent);
@@ -79,7 +80,7 @@ static inline void range_mean64(int64_t n, const int64_t *sum, int exponent, dou
         g[i] = (float)((double)sum[i] * factor * scale);
 }
 
-/* Element i of g is lane i mod LANES'. */
+/* Adds the square of element i of g to lane[i mod LANES]. */
 static inline void squares_add(int64_t n, const float *g, double lane[LANES])
 {
     int64_t i = 0;
@@ -115,6 +116,6 @@ static inline void range_ema(double decay, int64_t n, const float *w, float *ema
         ema[i] = keep * ema[i] + rest * w[i];
 }
 
-/* Brings n elements of one tensor, of which g[0] is element `offset` of the state, into the sink (gradient.c). */
+/* Moves n elements of one tensor into the sink; g[0] is element `offset` of the state. See gradient.c. */
 void sink_range(const Device *device, const float *g, int64_t n, int64_t offset, int tensor,
                 const GradientSink *sink);

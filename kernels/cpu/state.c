@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.c - the whole-range operations of the training state.
+/* state.c - operations over whole ranges of the training state.
  *
- * A chunk is walked in pieces that stay in the cache: a piece's gradient is computed from the sums where
- * it is used, once for the squares and once for the update, and is never stored. */
+ * Each loop processes a chunk in pieces that stay in the cache. The gradient of a piece is computed from the sums where
+ * it is used, once for the squares and once for the update, and is never stored in memory. */
 #include "kernels/cpu/ranges.h"
 
 #include <stdlib.h>
 
 enum {
     PIECE = 2048,  /* elements; a multiple of LANES */
-    SEGMENTS = 64, /* partial sums of a chunk's squares, whatever its length is */
+    SEGMENTS = 64, /* partial sums of the squares of a chunk of any length */
 };
 
 struct StatePlan {
     Device *device;
-    StatePlanShape shape; /* its tensors are a copy */
+    StatePlanShape shape; /* shape.tensors points to this plan's own copy */
     int64_t n_chunks;
-    double *parts; /* [chunks of this rank][SEGMENTS]: of squares */
+    double *parts; /* [chunks of this rank][SEGMENTS]: partial sums of squares */
 };
 
 DEFINE_CLEANUP(StatePlan, cpu_state_plan_free)
@@ -71,7 +71,7 @@ StatePlan *cpu_state_plan_free(StatePlan *plan)
     return NULL;
 }
 
-/* The tensor that element i lies in. */
+/* Returns the index of the tensor that contains element i. */
 static int tensor_at(const StatePlan *plan, int64_t i)
 {
     int low = 0, high = plan->shape.n_tensors;
@@ -111,8 +111,8 @@ void cpu_state_count(StatePlan *plan, const float *gradient, int64_t begin, int6
     }
 }
 
-/* The gradient of elements [begin, begin + n) of the state, which all lie in one chunk; computed into `buffer` unless
- * it lies ready. */
+/* Returns the gradient of elements [begin, begin + n) of the state, which all lie in one chunk: a pointer to the sums
+ * if they are fp32, otherwise means that the function computes into `buffer`. */
 static const float *piece_gradient(const StatePlan *plan, const GradientSums *sums, int64_t begin,
                                    int64_t n, float buffer[PIECE])
 {

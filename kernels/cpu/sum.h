@@ -13,8 +13,8 @@
 
 enum { SUM_COLUMNS = 32, SUM_ROWS = 64 };
 
-/* to[j] = the sum over all rows of from[row][j], j < columns <= SUM_COLUMNS: chains of SUM_ROWS
- * rows, then a chain of those. */
+/* to[j] = the sum over all rows of from[row][j], for j < columns <= SUM_COLUMNS. Chains of SUM_ROWS rows are summed
+ * first, then one chain of their sums. */
 static inline void sum_rows(int64_t rows, int columns, const float *from, size_t stride, float *to)
 {
     float total[SUM_COLUMNS] = {0};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile.h - the matrix product that convolution, linear and attention are made of.
+/* tile.h - the matrix product on which convolution, linear and attention are built.
  *
- * A tile is TILE_ROWS x TILE_COLUMNS of the result. Each of its elements is one chain of fused
- * multiply-adds over the segments in order and, inside a segment, over k in order. A chain's bits
- * do not depend on how tiles are shared among threads or on the vector width, and fma is the same
- * function on every machine.
+ * A tile is TILE_ROWS x TILE_COLUMNS of the result. Each of its elements is one chain of fused multiply-adds over the
+ * segments in order and, inside a segment, over k in order. A chain's bits do not depend on how tiles are shared among
+ * threads or on the vector width, and fma is the same function on every machine.
  *
  * Ownership: borrows everything.
  * Units:     strides and offsets in floats.
@@ -24,7 +23,8 @@
 
 enum { TILE_ROWS = 6, TILE_COLUMNS = 16 };
 
-/* TILE_ROWS rows of the left matrix, and where they begin in the right one. */
+/* TILE_ROWS rows of the left matrix, and the offset `b` in the right matrix of the row that their first column
+ * multiplies. */
 typedef struct Segment {
     const float *a[TILE_ROWS];
     size_t b;
@@ -93,8 +93,8 @@ static inline void tile_multiply(const Segment *segments, size_t n_segments, siz
 }
 #endif
 
-/* to[panel * panel_stride + row * width + j] = rows first..end-1 of from[rows][columns] in panels
- * of width columns, the last one padded with zeros. */
+/* Copies rows first..end-1 of from[rows][columns] to to[panel * panel_stride + row * width + j], in panels of `width`
+ * columns. The last panel is padded with zeros. */
 static inline void pack_panels(size_t columns, const float *from, size_t stride, size_t width,
                                size_t first, size_t end, float *to, size_t panel_stride)
 {

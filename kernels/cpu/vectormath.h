@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vectormath.h - elementary functions of fp32 that compilers turn into vector code.
  *
- * Only +, -, *, /, fma and integer operations on the bits, in a fixed order and without branches:
- * the same bits from every compiler and vector width, unlike libm's. Polynomials are summed in
- * pairs (Estrin), as a chain of Horner's length would leave the CPU waiting.
+ * The functions use only +, -, *, /, fma and integer operations on the bits, in a fixed order and without branches. So
+ * every compiler and vector width gives the same bits, unlike with the functions of libm. Polynomials are summed in
+ * pairs (Estrin's scheme), because the CPU would wait on the long chain of Horner's scheme.
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    none; NaN comes back as NaN.
+ * Errors:    none; NaN gives NaN.
  * Threads:   any; pure.
  */
 #pragma once
@@ -18,10 +18,10 @@
 #include <math.h>
 #include <string.h>
 
-/* e^x = *power times what is returned, to 1.2e-7 relative, for -87 <= x <= 88.
+/* e^x = *power * the returned value, with a relative error of 1.2e-7, for -87 <= x <= 88.
  *
- * x = k ln 2 + r; adding 1.5 * 2^23 leaves k in the low bits of the sum. e^r is 1 + r + r^2 P(r),
- * P fitted at Chebyshev points of |r| <= ln 2 / 2 (error 1e-8). */
+ * x = k ln 2 + r; adding 1.5 * 2^23 leaves k in the low bits of the sum. e^r is 1 + r + r^2 P(r), where P was fitted at
+ * Chebyshev points of |r| <= ln 2 / 2 (error 1e-8). */
 _device_ static inline float vector_exp_of_power(float x, float *power)
 {
     float shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);
@@ -34,7 +34,8 @@ _device_ static inline float vector_exp_of_power(float x, float *power)
     return fmaf(fmaf(high, r, 0.5f), r2, r + 1.0f);
 }
 
-/* e^x to 1.2e-7 relative. Below -87 it is 0, so that no denormal appears; above 88 it is e^88. */
+/* Returns e^x with a relative error of 1.2e-7. The result is 0 below x = -87, so that no denormal appears, and e^88
+ * above x = 88. */
 _device_ static inline float vector_exp(float x)
 {
     float power, y = vector_exp_of_power(x > 88.0f ? 88.0f : x, &power);
@@ -52,9 +53,9 @@ _device_ static inline float vector_silu_slope(float x)
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
-/* The standard normal's density and distribution at x, from e = e^(-x^2/2) and u = 1 / (1 + 0.3 |x|).
+/* Computes the standard normal's density and distribution at x, from e = e^(-x^2/2) and u = 1 / (1 + 0.3 |x|).
  *
- * The tail is e u Q(u), Q fitted at Chebyshev points of |x| <= 14 (relative error 4e-9), so that it
+ * The tail is e u Q(u), where Q was fitted at Chebyshev points of |x| <= 14 (relative error 4e-9), so that the tail
  * keeps its relative precision where 1 + erf(x / sqrt 2) would cancel. */
 _device_ static inline void vector_normal_of(float x, float e, float u, float *density,
                                              float *distribution)
@@ -85,8 +86,8 @@ _device_ static inline float vector_gelu(float x)
     return x * distribution;
 }
 
-/* Sums and maxima over many elements run in LANES lanes that are combined by this tree, whatever
- * the width of the machine's registers. */
+/* Sums and maxima over many elements run in LANES lanes, which are combined by this tree for every width of the
+ * machine's registers. */
 enum { LANES = 16 };
 
 _device_ static inline float lanes_sum(const float lane[LANES])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-kernels.c - how fast each operation runs at the shapes of a mid-size U-Net.
+/* bench-kernels.c - measures how fast each operation runs at the shapes of a mid-size U-Net.
  *
  *     bench-kernels [THREADS [PART OF A NAME]]
  *
- * One line a measurement: the fastest of several runs, in GF/s for products, GB/s for the rest. */
+ * Prints one line for each measurement: the fastest of several runs, in GF/s for products, GB/s for the rest. */
 #include "base/clock.h"
 #include "base/number/philox.h"
 #include "kernels/kernels.h"
@@ -140,7 +140,7 @@ static void bench_attention(const Bench *bench, const AttentionShape *s)
         measure(bench, shape, &ops[i]);
 }
 
-/* ---- what memory bounds ---- */
+/* ---- operations that memory bounds ---- */
 
 static void run_group_norm(const Bench *b, const void *shape)
 {
@@ -204,7 +204,7 @@ static void run_count(const Bench *b, const void *shape)
 
 static void run_adamw(const Bench *b, const void *shape)
 {
-    (void)shape; /* the plan has it */
+    (void)shape; /* the plan contains the shape */
     const AdamW adamw = {.lr = 1e-4f,
                          .eps = 1e-8f,
                          .beta1 = 0.9,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-libraries.c - what NVIDIA's libraries say of a GPU, by themselves.
+/* bench-libraries.c - measures NVIDIA's libraries alone on a GPU.
  *
- *     bench-libraries record [JSON]          cuDNN's record of the GPU, with which it plans on a machine without one
+ *     bench-libraries record [JSON]          cuDNN's record of the GPU, with which cuDNN plans on a machine without a
+ *     GPU
  *     bench-libraries product cpu|cuda N     how fast cuBLASLt multiplies two bf16 matrices of N x N
  *
- * With a JSON, the record that it is, as cuDNN has read it. The first line of both is one JSON object.
- * Exit: 3 if the libraries cannot be opened here. */
+ * With JSON, the first form prints the record in that file, as cuDNN has read it. The first line of both forms' output
+ * is one JSON object. Exit: 3 if the libraries cannot be opened here. */
 #include <stdio.h>
 
 #ifndef SDTRAIN_CUDA_LIBRARIES
@@ -60,7 +61,7 @@ static size_t read_record(const char *path, char record[RECORD_MAX])
     if (!file)
         stop(path, "cannot be read");
     size_t n = fread(record, 1, RECORD_MAX - 1, file);
-    (void)fclose(file); /* it was only read */
+    (void)fclose(file); /* closing cannot lose data: the file was only read */
     while (n > 0 && record[n - 1] == '\n')
         n--;
     record[n] = '\0';
@@ -109,15 +110,15 @@ static void blas(cublasStatus_t status, const char *what)
         stop(what, cublasLtGetStatusString(status));
 }
 
-/* d = a^T b, as a column-major library sees it: element (i, j) of d is row i of a times row j of b, and lies at
- * d[j * n + i]. */
+/* d = a^T b for a column-major library: element (i, j) of d is row i of a times row j of b, and is stored at d[j * n +
+ * i]. */
 typedef struct Product {
     Device *device;
     uint64_t n;
     void *a, *b, *d, *workspace; /* device memory */
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t layout; /* of all three */
+    cublasLtMatrixLayout_t layout; /* of a, b and d */
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n_found; /* 0: the library chooses at each call */
 } Product;
@@ -130,7 +131,7 @@ static void *memory_of(const Product *p, size_t n_bytes)
     return memory;
 }
 
-/* Normal draws, of a seed: with zeros a GPU needs less power, and is faster. */
+/* Makes a matrix of normal draws from a seed: with zeros a GPU needs less power, and is faster. */
 static void *matrix_new(const Product *p, uint64_t seed)
 {
     const size_t n = (size_t)(p->n * p->n);
@@ -150,7 +151,7 @@ static void product_open(Product *p)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const size_t room = WORKSPACE_BYTES;
-    /* As for the linear layers: none in place, whose sums depend on which block comes first. */
+    /* As for the linear layers: no reduction in place, whose sums depend on the order in which blocks finish. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasLtMatmulPreference_t preference;
 
@@ -190,7 +191,7 @@ static void product_close(Product *p)
         device_release(p->device, memory[i]);
 }
 
-/* Microseconds of one product, of several in a row. */
+/* Returns the microseconds of one product, measured over several in a row. */
 static double multiply(const Product *p, int candidate, int times)
 {
     const float one = 1, zero = 0;
@@ -206,7 +207,7 @@ static double multiply(const Product *p, int candidate, int times)
     return (double)MAX(clock_monotonic_usec() - began, (uint64_t)1) / times;
 }
 
-/* The device's type is bf16: its bits are the upper half of an fp32's. */
+/* Returns an element of a bf16 matrix. The bits of a bf16 are the upper half of an fp32's. */
 static double value_at(const uint16_t *matrix, uint64_t i)
 {
     const uint32_t bits = (uint32_t)matrix[i] << 16;
@@ -215,7 +216,7 @@ static double value_at(const uint16_t *matrix, uint64_t i)
     return (double)value;
 }
 
-/* The largest error of some elements, of the length of a row. */
+/* Returns the largest squared error among CHECKED random elements of the product, divided by n. */
 static double worst_error(const Product *p)
 {
     const size_t n_bytes = (size_t)(p->n * p->n) * 2;
@@ -253,7 +254,7 @@ static void print_product(DeviceKind kind, uint64_t n, const CudaLibraries *libr
     check(device_open(&options, &p.device, &err), &err);
     product_open(&p);
     for (int i = 0; i < MAX(p.n_found, 1); i++) {
-        (void)multiply(&p, i, 1); /* warm */
+        (void)multiply(&p, i, 1); /* warms up */
         const double usec = multiply(&p, i, 5);
         which = i == 0 || usec < best ? i : which;
         best = i == 0 ? usec : MIN(best, usec);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-cuda-plans.c - a plan set is refused, or its canonical text is a set of the same text. */
+/* fuzz-cuda-plans.c - shows that a text is refused as a plan set, or gives a set whose canonical text reads as the same
+ * set. */
 #include "kernels/cuda/plans/plans.h"
 
 #include "base/memory.h"

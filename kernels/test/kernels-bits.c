@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
+/* kernels-bits.c - runs every operation on fixed inputs and prints a digest of each result.
  *
  *     kernels-bits THREADS OFFSET [f32|bf16 SEED]
  *     kernels-bits cuda OFFSET f32|bf16 0 [brief]
  *
- * The first line is the device's numerics. tests/golden/kernels-bits.txt holds what must come out.
- * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
- * outputs lie OFFSET elements behind a 64-byte boundary), other neighbours (random, here) and the
- * library built without vectors.
+ * The first line is the device's numerics. tests/golden/kernels-bits.txt contains the right output. test-bits compares
+ * this output for other numbers of threads, other alignments (inputs and outputs begin OFFSET elements behind a 64-byte
+ * boundary), other neighbours in memory (random, here) and the library built without vectors.
  *
- * kernels-bits-emulated is the same for the CUDA kernels, by their emulator: activations have the type that is named,
- * and SEED draws the order in which threads and blocks run. `cuda` runs them on a GPU, which must print the same but
- * for the first line. `brief`: each kind of operation at a few small shapes, for tools that are slow. */
+ * kernels-bits-emulated does the same for the CUDA kernels, with their emulator: activations have the named type, and
+ * SEED draws the order in which threads and blocks run. `cuda` runs the kernels on a GPU, which must print the same
+ * except for the first line. `brief` runs each kind of operation at a few small shapes, for slow tools. */
 #include "base/number/exactmath.h"
 #include "base/number/hash.h"
 #include "base/number/philox.h"
@@ -28,19 +27,19 @@ enum { WORDS_BYTES = 256 };
 
 typedef struct Space {
     Device *device;
-    float *host[BUFFERS]; /* what fill() puts into b */
+    float *host[BUFFERS]; /* values that fill() makes for b */
     /* Device memory. */
-    float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET behind */
+    float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET elements behind */
     void *a_memory[BUFFERS],
-        *a[BUFFERS]; /* the same in the device's type; a is b where b has that type */
+        *a[BUFFERS]; /* the same in the device's type; a is b if b has that type */
     void *packed, *workspace;
-    char *words; /* [8] of WORDS_BYTES: what is small */
+    char *words; /* [8] of WORDS_BYTES: small values */
 
     const char *prefix; /* of the names that are printed */
     size_t n_filled;    /* elements of a buffer */
 } Space;
 
-/* Brings what was filled on the host to the device, in both types. */
+/* Uploads the values that were filled on the host, in both types. */
 static void upload(Space *s)
 {
     for (int i = 0; i < BUFFERS; i++) {
@@ -50,7 +49,7 @@ static void upload(Space *s)
     }
 }
 
-/* Returns the same bytes in device memory. */
+/* Copies the bytes to word i in device memory, and returns its address. */
 static void *word(Space *s, int i, const void *value, size_t n_bytes)
 {
     char *to = s->words + (size_t)i * WORDS_BYTES;
@@ -82,7 +81,7 @@ static void print_host(const char *name, const void *data, size_t n_bytes)
 static void print(const Space *s, const char *name, const void *data, size_t n_bytes)
 {
     _cleanup_free_ void *copy = device_copy_of(s->device, data, n_bytes);
-    (void)fputs(s->prefix, stdout); /* a pipe that is broken is seen by its reader */
+    (void)fputs(s->prefix, stdout); /* the reader notices a broken pipe */
     print_host(name, copy, n_bytes);
 }
 
@@ -117,7 +116,7 @@ static void run_conv(Space *s, const ConvShape *shape)
     if (conv_new(s->device, shape, &conv, &err) < 0)
         stop(&err);
     fill(s);
-    if (n_w > s->n_filled) { /* only the weights are so many */
+    if (n_w > s->n_filled) { /* the weights have more elements than the other operands */
         fill_one(s, 1, n_w);
         device_upload(s->device, s->b[1], s->host[1], n_w * sizeof(float));
     }
@@ -228,8 +227,8 @@ static void run_diffusion(Space *s)
     print_values(s, "time embedding", s->a[0], (size_t)3 * 320);
 }
 
-/* Counts a gradient of n elements from 0, with one exponent, and prints the sums and what they stand for: a first
- * moment that remembers nothing is the gradient. */
+/* Counts a gradient of n elements from 0, with one exponent, and prints the sums and the gradient that they represent,
+ * which is the first moment if AdamW's beta1 is 0. */
 static void run_sums(Space *s, StatePlan *plan, int64_t n, int bits, int32_t exponent,
                      const char *counted, const char *mean)
 {
@@ -299,7 +298,7 @@ static void run_state(Space *s)
     run_sums(s, plan, n, 64, 57, "quantised to 64 bits", "dequantised from 64 bits");
 }
 
-/* Runs the operations that move 16 bytes at once if the rows consist of such packs and begin on their boundaries. */
+/* Runs the operations that move packs of 16 bytes if the rows consist of packs and are aligned to 16 bytes. */
 static void run_packs(Space *s)
 {
     const size_t n = 99 * 40;
@@ -326,7 +325,7 @@ static void run_packs(Space *s)
     print_values(s, "upsample backward in packs", s->a[3], 3 * 9 * 11 * 24);
     run_group_norm(s, &(GroupNormShape){2, 13, 23, 160, 16, 1e-5, true});
     run_group_norm(s, &(GroupNormShape){2, 23, 24, 40, 4, 1e-5, true}); /* clusters of two blocks */
-    run_group_norm(s, &(GroupNormShape){1, 47, 45, 40, 4, 1e-5, false}); /* of eight, two idle */
+    run_group_norm(s, &(GroupNormShape){1, 47, 45, 40, 4, 1e-5, false}); /* 8 blocks, 2 idle */
     run_layer_norm(s, &(LayerNormShape){5, 2600, 1e-5}); /* more packs than a block has threads */
     cast_from_f32(s->device, (int64_t)n, s->b[0], s->a[3]);
     print_values(s, "cast in packs", s->a[3], n);
@@ -354,7 +353,7 @@ static void run_sd2_matrices(Space *s)
         run_attention(s, &attentions[i]);
 }
 
-/* There are few rows: a kernel chooses its ways by a row's width. */
+/* Runs few rows, because kernels choose their variants by the width of a row. */
 static void run_sd2_rows(Space *s)
 {
     static const int geglu[] = {1280, 2560, 5120};
@@ -408,7 +407,7 @@ static void run_sd2(Space *s)
     run_sd2_matrices(s);
 }
 
-/* ---- what an autoencoder and a text encoder have beyond a U-Net ---- */
+/* ---- operations that an autoencoder and a text encoder need beyond a U-Net's ---- */
 
 static void run_encoders(Space *s)
 {
@@ -446,7 +445,8 @@ static void run_encoders(Space *s)
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
 }
 
-/* Runs two tensors that are read as one, the second with its gradient in `packed`; then columns of a weight. */
+/* Runs operations on two tensors that are read as one, with the gradient of the second in `packed`; then layers of some
+ * columns of a weight. */
 static void run_joined(Space *s, bool brief)
 {
     static const GroupNormShape groups[] = {{2, 23, 24, 40, 4, 1e-5, true, 16},
@@ -484,7 +484,8 @@ static void run_joined(Space *s, bool brief)
     print_floats(s, "linear dweight", s->b[6], (size_t)(layer.out * layer.columns));
 }
 
-/* Runs backward with the sums of what it leaves in a[5]: gradients that were there, and what it adds to them. */
+/* Runs backward with the sums of the columns of a[5], which contains earlier gradients to which the new ones are
+ * added. */
 static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
 {
     const size_t c = (size_t)shape->c;
@@ -498,7 +499,8 @@ static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
     print_floats(s, "layer norm's columns", s->b[7], c);
 }
 
-/* Sums columns of matrices that are cut into pieces, then runs the sums that GEGLU's and LayerNorm's backward makes. */
+/* Sums the columns of matrices that are cut into pieces, then runs the column sums in the backward of GEGLU and of
+ * LayerNorm. */
 static void run_sums_of_columns(Space *s, bool brief)
 {
     static const ConvShape convs[] = {{1, 192, 129, 1, 8, 1, 1}, {1, 128, 129, 1, 12, 1, 1}};
@@ -523,8 +525,8 @@ static void run_sums_of_columns(Space *s, bool brief)
         run_layer_norm_sums(s, &norms[i]);
 }
 
-/* Prints hashes of the functions that the operations are built on, and that the order, initial weights and schedules
- * draw from directly. */
+/* Prints hashes of the functions that the operations use, and that the data order, the initial weights and the
+ * schedules use directly. */
 static void run_base(void)
 {
     enum { N = 20000 };
@@ -563,7 +565,7 @@ static int open_device(const DeviceOptions *options, const char *seed, Device **
 #else
 static int open_device(const DeviceOptions *options, const char *seed, Device **ret, Error *err)
 {
-    (void)seed; /* there is no order to draw */
+    (void)seed; /* no order is drawn on this device */
     return device_open(options, ret, err);
 }
 #endif
@@ -625,7 +627,7 @@ int main(int argc, char **argv)
         run_packs(&s);
     if (argc == 5 && !brief)
         run_sd2(&s);
-    if (brief) /* in bf16 by tensor cores, in clusters of two blocks */
+    if (brief) /* in bf16 on tensor cores, in clusters of two blocks */
         run_attention(&s, &(AttentionShape){1, 2, 64, 520, 77, 128, 128});
     else
         run_encoders(&s);

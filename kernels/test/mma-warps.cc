@@ -23,7 +23,8 @@ static Device *open_device(uint64_t seed)
 
 /* ---- one instruction ---- */
 
-/* "Matrix Fragments for mma.m16n8k16" of the PTX manual: where a lane's elements a0 to a7, b0 to b3, c0 to c3 lie */
+/* The fragments according to "Matrix Fragments for mma.m16n8k16" of the PTX manual: the places of a lane's elements a0
+ * to a7, b0 to b3, c0 to c3. */
 static void fragments_kernel(MmaMatrices *m)
 {
     const int group = (int)threadIdx.x >> 2, thread_in_group = (int)threadIdx.x % 4;

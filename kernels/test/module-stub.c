@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module-stub.c - stands for libsdtrain-cuda.so in test-module: as it should be, of another version
- * (STUB_INTERFACE), or without its symbol (STUB_NO_ENTRY). */
+/* module-stub.c - replaces libsdtrain-cuda.so in test-module: a correct module, one of another version
+ * (STUB_INTERFACE), or one without its symbol (STUB_NO_ENTRY). */
 #include "kernels/backend.h"
 
 #ifndef STUB_INTERFACE
@@ -9,10 +9,10 @@
 
 static KernelsHost stub_host;
 
-/* Uses what the program lent, and refuses: there is no GPU behind it. */
+/* Uses the host's functions and refuses to open a device: there is no GPU. */
 static int stub_open(const DeviceOptions *options, Device **ret, Error *err)
 {
-    (void)ret; /* no device comes of it */
+    (void)ret; /* no device is made */
     stub_host.log(LOG_LEVEL_WARNING, "the stub was asked");
     int r = stub_host.fault("module.stub");
     err->code = r < 0 ? r : -ENOTSUP;

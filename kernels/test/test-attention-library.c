@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention-library.c - which graphs an attention makes, and with which tensors it runs them: groups of images,
- * shared shapes, entries, failures; and which are refused when plans are made. The graphs are doubles that record, and
- * write what a case wants: what real ones compute needs a GPU. */
+/* test-attention-library.c - tests which graphs an attention makes, and with which tensors it runs them: groups of
+ * images, shared shapes, entries, failures; and which graphs are refused when plans are made. The graphs are test
+ * doubles that record calls, and write the results that a case defines: real results need a GPU. */
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/attention/attention-choice.h"
@@ -22,7 +22,7 @@ static float widen(uint16_t half)
     return value;
 }
 
-/* ---- doubles ---- */
+/* ---- test doubles ---- */
 
 struct AttentionGraph {
     AttentionShape shape;
@@ -35,18 +35,18 @@ struct AttentionGraph {
 
 static struct {
     int n_graphs, n_made, n_runs, fail_at;
-    AttentionPass refused;     /* N_ATTENTION_PASSES: none */
+    AttentionPass refused;     /* the pass that is refused; N_ATTENTION_PASSES: none */
     struct CUstream_st *clock; /* NULL: nothing takes time */
-    double usec[2][2];         /* of backward's engines, by the groups' size: of 2 images, of 1 */
+    double usec[2][2];         /* of backward's engines: [engine][groups of 2 images, of 1] */
     bool has_run[2][2];
     struct {
         AttentionPass pass; /* of a result that is never finite where all scores are far below 0 */
         AttentionTensor wrong; /* that result; 0: nothing is wrong */
-        int engines;           /* with these engines, a bit each */
-        bool masked, unmasked; /* and with these graphs */
+        int engines;           /* a bit for each engine that has the bug */
+        bool masked, unmasked; /* graphs that have the bug */
         bool unwritten;        /* the result is not even written */
     } bug;
-    int n_far; /* runs far below zero */
+    int n_far; /* runs with scores far below zero */
     struct {
         AttentionPass pass;
         int images;
@@ -81,7 +81,7 @@ int attention_graph_new(const AttentionTarget *target, const AttentionShape *sha
     return 0;
 }
 
-/* There are two engines, and the second one needs less workspace. */
+/* The test double has two engines, and the second one needs less workspace. */
 int attention_graph_select(AttentionGraph *graph, int engine, Error *err)
 {
     if (engine > 1)
@@ -100,8 +100,8 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph)
 
 const char *attention_graph_name(const AttentionGraph *graph) { return graph->name; }
 
-/* Returns, for backward, a third of the allowed workspace for each image if there are more than two, so that four
- * images are too many. The second engine needs a byte less. */
+/* For backward, each image needs a third of the allowed workspace if there are more than two images, so that four
+ * images are too many. The second engine needs one byte less. */
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
 {
     const int64_t each = graph->shape.n > 2 ? ATTENTION_WORKSPACE_MAX / 3 : 1024;
@@ -117,11 +117,12 @@ int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *
     return 0;
 }
 
-/* A score is the first element of a head of q times that of k, over the root of the head's length. */
+/* Reports whether the last score is near -128. A score is the first element of a head of q times that of k, divided by
+ * the root of the head's length. */
 static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensors *tensors)
 {
     const AttentionShape *s = &graph->shape;
-    const int head = s->heads - 1, image = s->n - 1; /* the last of each */
+    const int head = s->heads - 1, image = s->n - 1; /* the last ones */
     const uint16_t *q = tensors->of[ATTENTION_Q], *k = tensors->of[ATTENTION_K];
     const int64_t q_row = (image + 1) * s->q_tokens - 1, k_row = (image + 1) * s->kv_tokens - 1;
     const float score = widen(q[q_row * s->q_stride + head * s->head_dim]) *
@@ -141,7 +142,7 @@ static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensor
     return true;
 }
 
-/* Writes results as cuDNN does, and nothing behind them: finite ones, or the bug's in one element. */
+/* Writes results as cuDNN does, and nothing behind them: finite values, except for the bug's value in one element. */
 static void write_results(const AttentionGraph *graph, const AttentionTensors *tensors, bool far)
 {
     const AttentionShape *s = &graph->shape;
@@ -237,7 +238,7 @@ static AttentionLibrary *library_of(Device *device)
     return library;
 }
 
-/* Returns the plans that are made where backward's engines take so long for a group. usec: see seen. */
+/* Returns the plans that a device makes if backward's engines take these times. usec: as in `seen`. */
 static char *plans_of(const double usec[2][2])
 {
     Device *device = open_device(true, NULL);
@@ -251,8 +252,8 @@ static char *plans_of(const double usec[2][2])
     return plans;
 }
 
-/* Returns plans that one device makes and another one replays: 4 images, 2 at once backward, since 3 is not a
- * divisor. */
+/* Returns plans that one device makes and another one replays: 4 images at once forward, and 2 backward, because 3 is
+ * not a divisor of 4. */
 static char *plans_made(void)
 {
     static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
@@ -262,7 +263,7 @@ static char *plans_made(void)
     return plans;
 }
 
-/* The time of all images counts: 2 groups of 2, or 4 of 1. */
+/* The engine with the least time for all images is chosen: 2 groups of 2, or 4 groups of 1. */
 static void the_fastest_group_and_engine_are_taken(void **state)
 {
     (void)state;
@@ -284,7 +285,7 @@ static void the_fastest_group_and_engine_are_taken(void **state)
     }
 }
 
-/* A graph takes half a second: a set that is late has no time for graphs that it would not measure. */
+/* When the time for tuning is over, only graphs that are used are made, because making a graph takes half a second. */
 static void a_late_set_makes_one_graph_that_fits(void **state)
 {
     (void)state;
@@ -294,16 +295,16 @@ static void a_late_set_makes_one_graph_that_fits(void **state)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
     assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":6,\"images\":2,"));
     assert_int_equal(seen.n_made,
-                     3); /* forward; backward, of 4 images, which are too many, and of 2 */
+                     3); /* forward; backward of 4 images, which are too many, and of 2 */
     assert_true(seen.has_run[0][0]);
     assert_false(seen.has_run[1][0]);
-    assert_int_equal(seen.n_far, 2); /* the graph that is taken is looked at, in each pass */
+    assert_int_equal(seen.n_far, 2); /* the chosen graph of each pass is checked */
 }
 
-/* ---- far below zero ---- */
+/* ---- results where scores are far below zero ---- */
 
-/* Returns the plans that are made where the bug is. The second engine is the faster one in groups of 2, and the first
- * in groups of 1, which are slower. */
+/* Returns the plans that a device makes if the graphs have the bug. The second engine is faster in groups of 2, and the
+ * first one in groups of 1, which are slower. */
 static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engines, bool masked,
                             bool unmasked, bool unwritten)
 {
@@ -328,7 +329,8 @@ static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engin
     return plans;
 }
 
-/* The second engine is the fastest, and is taken if nothing is wrong with it. */
+/* An engine whose results are not finite far below zero is never chosen. The second engine is the fastest, and is
+ * chosen unless it has the bug. */
 static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
 {
     (void)state;
@@ -357,7 +359,7 @@ static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
     }
 }
 
-/* There is no time to measure, but there is to look. */
+/* When the time for tuning is over, engines are still checked far below zero, although they are not timed. */
 static void a_late_set_holds_no_such_engine_either(void **state)
 {
     (void)state;
@@ -376,7 +378,7 @@ static void a_graph_without_a_mask_is_taken_if_none_serves_with_it(void **state)
     const char *backward = strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":7,");
     assert_non_null(backward);
     assert_null(strstr(backward, "padding_mask"));
-    assert_non_null(strstr(plans, "padding_mask")); /* forward's */
+    assert_non_null(strstr(plans, "padding_mask")); /* forward has a mask */
 }
 
 static void the_kernels_compute_what_no_engine_does_right(void **state)
@@ -393,7 +395,8 @@ static void the_kernels_compute_what_no_engine_does_right(void **state)
 static const AttentionShape tile = {4, 2, 64, 16, 24, 128, 128};
 static const AttentionShape tile_forward = {4, 2, 64, 16, 24, 128, 128, .forward_only = true};
 
-/* Returns the plans that are made where a launch of ours takes so long, cuDNN's forward 5000, and its backward 2000. */
+/* Returns the plans that a device makes if a launch of our kernels takes launch_usec, cuDNN's forward 5000 us, and its
+ * backward 2000 us. */
 static char *plans_of_tile(const AttentionShape *s, double launch_usec, const char *plans)
 {
     Device *device = open_device(true, plans);
@@ -414,7 +417,7 @@ static char *plans_of_tile(const AttentionShape *s, double launch_usec, const ch
     return made;
 }
 
-/* cuDNN takes 7000 us against two launches of ours: both passes together decide. */
+/* Our own kernels are chosen if both passes together take less than cuDNN's 7000 us: two of our launches. */
 static void our_kernels_are_taken_where_they_are_quicker(void **state)
 {
     (void)state;
@@ -429,7 +432,7 @@ static void our_kernels_are_taken_where_they_are_quicker(void **state)
         _cleanup_free_ char *plans = plans_of_tile(cases[i].shape, cases[i].launch_usec, NULL);
         assert_int_equal(strstr(plans, "own_kernels") != NULL, cases[i].own);
     }
-    /* Nothing is measured where the time is over, nor where there was an entry. */
+    /* Our kernels are not measured when the time is over, or if an entry exists. */
     assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
     _cleanup_free_ char *late = plans_of_tile(&tile, 1, NULL);
     assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
@@ -465,7 +468,7 @@ static void images_are_taken_in_groups(void **state)
     attention_library_backward(library, memory, memory + 1, memory + 2, memory + 3, memory + 4,
                                memory + 5, memory + 6, memory + 7, memory + 8, workspace);
     assert_int_equal(seen.n_runs, 3);
-    /* bytes of an image */
+    /* bytes of an image, for each tensor */
     static const ptrdiff_t image[] = {16 * 48 * 2, 24 * 32 * 2, 24 * 32 * 2,
                                       16 * 16 * 2, 2 * 16 * 4,  16 * 16 * 2,
                                       16 * 48 * 2, 24 * 32 * 2, 24 * 32 * 2};
@@ -481,7 +484,7 @@ static void images_are_taken_in_groups(void **state)
     device = device_free(device);
 }
 
-/* Older entries do not have that key. */
+/* An entry without the key "padding_mask" has no mask; older entries lack this key. */
 static void only_an_entry_that_says_so_has_a_mask(void **state)
 {
     (void)state;
@@ -516,7 +519,7 @@ static void attentions_of_one_shape_share_their_graphs(void **state)
     assert_int_equal(seen.n_graphs, 2);
     second = attention_library_free(second);
     assert_int_equal(seen.n_graphs, 0);
-    first = library_of(device); /* again */
+    first = library_of(device); /* the graphs are made again */
     assert_int_equal(seen.n_made, 4);
     first = attention_library_free(first);
     device = device_free(device);
@@ -540,7 +543,8 @@ static void what_has_no_entry_is_an_error_that_says_what_to_do(void **state)
     device = device_free(device);
 }
 
-/* Graphs are made once for any number of objects; a device that replays the set makes none. */
+/* A refused shape gets entries for our own kernels. The device that makes plans tries graphs only once for any number
+ * of objects; a device that replays the set makes no graphs. */
 static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
 {
     (void)state;
@@ -579,7 +583,8 @@ static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
     device = device_free(device);
 }
 
-/* A set's entry stays as it is written; one that cuDNN refuses is an error, as where no plans are made. */
+/* A device that makes plans does not change existing entries; an entry that cuDNN refuses is an error on each
+ * device. */
 static void known_entries_are_kept(void **state)
 {
     (void)state;
@@ -627,7 +632,7 @@ static void a_pass_without_an_entry_is_an_error(void **state)
     device = device_free(device);
 }
 
-/* A forward-only attention needs no backward entry, and does not share its graph with one that trains. */
+/* A forward-only attention needs no backward entry, and does not share its graph with an attention that trains. */
 static void a_forward_alone_has_one_graph(void **state)
 {
     (void)state;
@@ -670,7 +675,7 @@ static void a_failing_run_breaks_the_device(void **state)
     seen.fail_at = 1;
     attention_library_backward(library, memory, memory, memory, memory, memory, memory, memory,
                                memory, memory, memory);
-    assert_int_equal(seen.n_runs, 1); /* no second group */
+    assert_int_equal(seen.n_runs, 1); /* the second group does not run */
     assert_int_equal(device_synchronise(device, &err), -EIO);
     assert_non_null(strstr(err.text, "attention n2 h2 16x24 1: cuDNN: it failed"));
     library = attention_library_free(library);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention-plans.c - every attention of sd2-base has a forward and a deterministic backward plan of the real
- * cuDNN on an H100 and an H200, and its text encoder's a forward one, which the committed plan sets hold. There is no
- * GPU: cuDNN plans for records of them, and loads its kernels into a driver that runs nothing
- * (kernels/test/fake/driver.c). The results of the graphs are not seen.
+/* test-attention-plans.c - shows that the real cuDNN has a forward and a deterministic backward plan, on an H100 and an
+ * H200, for every attention of sd2-base, and a forward plan for those of its text encoder, and that the committed plan
+ * sets contain these plans. No GPU is needed: cuDNN plans for records of the GPUs, and loads its kernels into a driver
+ * that runs nothing (kernels/test/fake/driver.c). The results of the graphs are not tested.
  *
- * SDTRAIN_PLANS=write writes the attentions' entries of the plan sets anew; entries of other operations stay. */
+ * SDTRAIN_PLANS=write writes the attentions' entries of the plan sets again; entries of other operations stay. */
 #include "kernels/cuda/attention/attention-choice.h"
 #include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-unfused.h"
@@ -13,7 +13,7 @@
 #include "nn/test/testing-encoders.h"
 #include "nn/test/testing-sd2.h"
 
-enum { ENTRIES = 32 + 2 }; /* 2 passes of 16 shapes; a text encoder's, for two sizes */
+enum { ENTRIES = 32 + 2 }; /* 2 passes of 16 shapes; the text encoder's for two sizes */
 static const int64_t workspace_max = ATTENTION_WORKSPACE_MAX;
 
 static const CudaLibraries *libraries;
@@ -24,7 +24,7 @@ typedef struct Visit {
     const PlanGpu *gpu;
     AttentionTarget target;
     json_t *operations; /* of the committed set */
-    json_t *made;       /* entries by name, of the heuristics; true: seen */
+    json_t *made;       /* entries by name, from the heuristics; true: already visited */
 } Visit;
 
 typedef void Look(Visit *v, const AttentionShape *shape, AttentionPass pass, const char *name);
@@ -58,8 +58,8 @@ static void each_pass(Visit *v, Look *look)
     }
 }
 
-/* Returns the bytes of a row of scores' gradients in bf16, in tiles, and of a sum in fp32, for each query; forward has
- * neither. */
+/* Returns the bytes of workspace: for each query a row of scores' gradients in bf16, in tiles, and one sum in fp32.
+ * Forward needs neither. */
 static int64_t workspace_of(const AttentionShape *s, AttentionPass pass, int images)
 {
     const int64_t queries = (s->q_tokens + 63) / 64 * 64, keys = (s->kv_tokens + 127) / 128 * 128;
@@ -101,7 +101,7 @@ static void replay(Visit *v, const AttentionShape *shape, AttentionPass pass, co
     _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
     if (!entry)
         fail_msg("%s has none for %s", v->gpu->plans, name);
-    if (attention_entry_is_own(entry)) { /* tuning found our own kernels quicker */
+    if (attention_entry_is_own(entry)) { /* tuning found that our own kernels are faster */
         const Device device = {.type = DATA_BF16};
         assert_true(attention_tile_serves(&device, shape));
         assert_int_equal(json_object_set_new(v->made, name, json_true()), 0);
@@ -133,7 +133,8 @@ static void visit(const PlanGpu *gpu, json_t *operations, json_t *made, Look *lo
 
 /* ---- tests ---- */
 
-/* The sets hold the plans that cuDNN proposes first, until somebody tunes the sets. */
+/* Every attention has deterministic plans. The sets contain the plans that cuDNN proposes first, until the sets are
+ * tuned. */
 static void every_attention_has_deterministic_plans(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void every_attention_has_deterministic_plans(void **state)
         json_t *operations = json_object_get(plans, "operations"), *entry;
         const char *name;
         if (i > 0 && !getenv("SDTRAIN_PLANS"))
-            continue; /* this set has the same; a graph takes a third of a second */
+            continue; /* this set has the same plans; making a graph takes a third of a second */
         visit(&plan_gpus[i], operations, made, choose);
         if (getenv("SDTRAIN_PLANS")) {
             plans_rewrite(&plan_gpus[i], "attention ", made, libraries);
@@ -174,7 +175,8 @@ static void the_committed_plans_are_replayed(void **state)
 
 static const AttentionShape merged = {4, 5, 64, 256, 256, 960, 960};
 
-/* sd2-base has no such attention: a head of another size, q by itself in its rows, k and v in one, odd lengths. */
+/* Other shapes than sd2-base's have plans: heads of other sizes, q alone in its rows, k and v in shared rows, odd
+ * lengths. */
 static void other_shapes_have_plans(void **state)
 {
     (void)state;
@@ -201,7 +203,7 @@ static void other_shapes_have_plans(void **state)
         }
 }
 
-/* The autoencoder's head of 512 is beyond what we give to cuDNN's attention: three steps serve it at every size
+/* The autoencoder's head of 512 is too long for the use of cuDNN's attention; attention-unfused serves it at every size
  * (test-attention-unfused). */
 static void the_autoencoder_is_not_fused(void **state)
 {
@@ -232,7 +234,7 @@ static void the_autoencoder_is_not_fused(void **state)
     }
 }
 
-/* Tuning walks through the engines: each differs from the others, and its choice makes the same plan again. */
+/* Tuning tries several engines: each differs from the others, and the choice of each makes the same plan again. */
 static void the_engines_that_are_tried_replay(void **state)
 {
     (void)state;
@@ -278,7 +280,8 @@ static void assert_refused(const AttentionTarget *target, const AttentionShape *
         fail_msg("no \"%s\" and no name in: %s", text, err.text);
 }
 
-/* A set may have been edited, or may be of another version, whose engines do something else. */
+/* A plan that does not fit is refused: a set may have been edited, or may be of another version, whose engines are
+ * different. */
 static void what_does_not_serve_is_refused(void **state)
 {
     (void)state;
@@ -312,7 +315,7 @@ static void what_does_not_serve_is_refused(void **state)
     assert_refused(&cut, &merged, ATTENTION_FORWARD, NULL, "record");
 }
 
-/* The bound is that of the workspace that all operations share. */
+/* The most images at once are those whose workspace fits the bound of the workspace that all operations share. */
 static void images_at_once_are_as_many_as_the_workspace_takes(void **state)
 {
     (void)state;
@@ -339,7 +342,7 @@ static void images_at_once_are_as_many_as_the_workspace_takes(void **state)
     assert_non_null(strstr(err.text, "attention bf16 n12 "));
 }
 
-/* Rows of q hold k and v, too: the next image is whole rows further on. */
+/* The tensors of a group of images begin whole images further on, also where rows of q contain k and v. */
 static void groups_of_images_follow_each_other(void **state)
 {
     (void)state;

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention-tile.c - attention by tensor cores, as the emulator runs it: against float64 under each model of an
- * mma, within a bound that is derived here; the same bits in every order of threads; scores far below zero.
+/* test-attention-tile.c - tests attention by tensor cores in the emulator: against float64 under each model of an mma,
+ * within a bound that is derived here; the same bits in every order of threads; scores far below zero.
  *
  * ---- The bound ----
  *
- * Each element has a bound, from its own operands in float64. U = 2^-8 is the largest part of a value that rounding to
- * bf16 changes; F = 2^-23 is twice that of fp32, which also bounds a rounding that cuts off.
+ * Each element has a bound, computed from its own operands in float64. U = 2^-8 is the largest part of a value that
+ * rounding to bf16 changes; F = 2^-23 is twice that of fp32, and also bounds a rounding that cuts off.
  *
- * A step of an mma adds 16 products to what was summed. Let T be the sum of the sizes of these 17 terms.
- *   card:   each term loses less than 2^-25 of a power that the largest one reaches, and the end loses F of the sum:
- *           17 * 2^-25 T + F T = 5.25 F T.
- *   fused:  F / 2 * T.
- *   single: 16 roundings, each of F / 2 * T.
- * All are at most E T with E = 8.1 F, and a sum of n steps is off by at most n E of the sum of its terms' sizes.
+ * A step of an mma adds 16 products to the previous sum. Let T be the sum of the sizes of these 17 terms.
+ *     card:   each term loses less than 2^-25 of a power of two that the largest term reaches, and the final rounding
+ *             loses F of the sum: 17 * 2^-25 T + F T = 5.25 F T.
+ *     fused:  F / 2 * T.
+ *     single: 16 roundings, each of F / 2 * T.
+ * All are at most E T with E = 8.1 F, and the error of a sum of n steps is at most n E of the sum of its terms' sizes.
  *
- * Scores s of a query: four steps, so off by ds = 4 E scale sum |q||k|; the scale is a power of two. Exponentials of
- * s - m, where m is the computed maximum: the difference is rounded (F |s - m| / 2), vector_exp() is right to 1.3e-7.
- * So each exponential has a factor between e^-D and e^D, D = max (ds + F |s - m|) + 1.3e-7, and so has their sum,
- * besides 24 roundings. Probabilities p, made of both, are off by
- *   P p, P = e^(2 D) - 1 + 32 F, before they are rounded to bf16: then by (P + 1.1 U) p.
+ * Scores s of a query: four steps, so the error is ds = 4 E scale sum |q||k|; the scale is a power of two. Exponentials
+ * of s - m, where m is the computed maximum: the difference is rounded (F |s - m| / 2), vector_exp() has an error of
+ * 1.3e-7. So each exponential has a factor between e^-D and e^D, D = max (ds + F |s - m|) + 1.3e-7, and so has their
+ * sum, which adds 24 roundings. Probabilities p, computed from both, have an error of
+ *     P p, P = e^(2 D) - 1 + 32 F, before they are rounded to bf16, and (P + 1.1 U) p afterwards.
  * TINY bounds the exponentials that vector_exp() cuts off below -87.
  *
  * Forward: n = keys / 16 steps of p v, then out is rounded:
- *   d out = (P + 1.1 U + n E) sum p |v| + U (|out| + that).
- * Backward: dp = sum dout v has four steps; delta = sum dout out takes the rounded out of forward:
- *   d dp = 4 E sum |dout||v|, d delta = sum |dout| d out + 64 F sum |dout| (|out| + d out),
- *   slope g = p (dp - delta): d g = p ((1 + P) (d dp + d delta) + (P + 2 F) |dp - delta|), and rounded: + U (|g| + d g)
- *   d dq = scale (sum d g |k| + n E sum (|g| + d g) |k|) + U |dq| (1 + U)
- *   d dk = the same over queries with |q|: n = queries / 16 steps, and 8 F of the cluster's blocks;
- *   d dv = sum (P + 1.1 U + n E + 8 F) (1 + U) p |dout|, + U |dv| (1 + U).
+ *     d out = e + U (|out| + e), e = (P + 1.1 U + n E) sum p |v|.
+ * Backward: dp = sum dout v has four steps; delta = sum dout out uses the rounded out of forward:
+ *     d dp = 4 E sum |dout||v|, d delta = sum |dout| d out + 64 F sum |dout| (|out| + d out),
+ *     slope g = p (dp - delta): d g = p ((1 + P) (d dp + d delta) + (P + 2 F) |dp - delta|), and when g is rounded,
+ *     U (|g| + d g) more,
+ *     d dq = scale (sum d g |k| + n E sum (|g| + d g) |k|) + U |dq| (1 + U)
+ *     d dk = the same over queries with |q|: n = queries / 16 steps, and 8 F of the cluster's blocks;
+ *     d dv = sum (P + 1.1 U + n E + 8 F) (1 + U) p |dout|, + U |dv| (1 + U).
  */
 #include "base/number/hash.h"
 #include "kernels/test/emulator/emulated.h"
@@ -38,7 +39,7 @@
 
 static const double U = 0x1p-8, F = 0x1p-23, E = 8.1 * 0x1p-23, TINY = 1e-36;
 
-enum { HEAD = 64, PAD = 64 }; /* PAD: elements around each tensor that nobody may touch */
+enum { HEAD = 64, PAD = 64 }; /* PAD: elements around each tensor that must stay unchanged */
 
 static const uint16_t guard = 0x4abc;
 
@@ -63,9 +64,9 @@ typedef enum Name { Q, K, V, DOUT, OUT, DQ, DK, DV, N_TENSORS } Name;
 
 typedef struct Case {
     AttentionShape shape;
-    double size; /* of the queries, whose elements are drawn from -size to size */
-    double bias; /* of all scores */
-    int offset;  /* of each tensor, in elements behind a boundary of 16 bytes */
+    double size; /* of the queries, whose elements are between -size and size */
+    double bias; /* added to all scores */
+    int offset;  /* of each tensor, in elements after a 16-byte boundary */
 } Case;
 
 typedef struct Run {
@@ -103,7 +104,8 @@ static float draw(uint64_t seed, size_t i)
     return 2.0f * philox_uniform(philox4x32(seed, 0, i).word[0]) - 1.0f;
 }
 
-/* The first element of a head gives each score the bias: it is 1 in k, and 8 * bias in q, since the scale is 1 / 8. */
+/* Fills the operands. The first elements of a head give each score the bias: the element is 1 in k, and 8 * bias in q,
+ * because the scale is 1 / 8. */
 static void fill(Run *r)
 {
     const AttentionShape *s = &r->c.shape;
@@ -172,7 +174,7 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
     Error err = ERROR_INIT;
     if (attention_new(device, &r->c.shape, &attention, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(attention_workspace_bytes(attention), 0); /* it is not the plain kernel */
+    assert_int_equal(attention_workspace_bytes(attention), 0); /* so it is not the plain kernel */
     assert_int_equal(attention_saved_bytes(attention),
                      8 * r->c.shape.n * r->c.shape.heads * r->c.shape.q_tokens);
     emulated_device_seed(seed);
@@ -186,9 +188,9 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
     device = device_free(device);
 }
 
-/* ---- float64, and how far from it a result may be ---- */
+/* ---- results in float64, and the bounds of the errors ---- */
 
-/* The tensors of one head of one image, with bounds of their errors, each [tokens][HEAD]. */
+/* The tensors of one head of one image, and the bounds of their errors, each [tokens][HEAD]. */
 typedef struct Head {
     int64_t queries, keys;
     bool causal;
@@ -235,7 +237,7 @@ static double dot_sizes(const double *a, const double *b)
     return sum;
 }
 
-/* Returns the P of this file's first comment, and writes the probabilities to p. */
+/* Returns P as defined in this file's first comment, and writes the probabilities to p. */
 static double probabilities(const Head *h, int64_t query, double *p)
 {
     const double *q = h->value[Q] + query * HEAD;
@@ -274,7 +276,7 @@ static void forward(Head *h, int64_t query, const double *p, double P)
     }
 }
 
-/* The bounds of dq, dk and dv are without their own rounding until finish(). */
+/* Computes the bounds of dq, dk and dv. The rounding of these values is added later, by finish(). */
 static void backward(Head *h, int64_t query, const double *p, double P)
 {
     const double *q = h->value[Q] + query * HEAD, *dout = h->value[DOUT] + query * HEAD;
@@ -309,7 +311,7 @@ static void finish(Head *h)
             h->bound[name][i] += U * (fabs(h->value[name][i]) + h->bound[name][i]);
 }
 
-/* Returns the largest part of its bound that an error takes. */
+/* Returns the largest ratio of an error to its bound. */
 static double compare_head(const Run *r, int image, int head)
 {
     static const char *const names[] = {[OUT] = "out", [DQ] = "dq", [DK] = "dk", [DV] = "dv"};
@@ -355,7 +357,7 @@ static void check(const Case *c)
             printf("%" PRId64 "x%" PRId64 ", model %zu: %.3f of the bound\n", c->shape.q_tokens,
                    c->shape.kv_tokens, m, most);
         if (c->shape.kv_tokens > 1 && fabs(c->bias) <= 300)
-            assert_true(most > 0.05); /* the bound says something */
+            assert_true(most > 0.05); /* the bound is not too large to be useful */
         run_free(&r);
     }
 }
@@ -367,7 +369,7 @@ static void check(const Case *c)
         n, heads, HEAD, queries, keys, q_stride, kv_stride                                         \
     }
 
-/* sd2-base's, one head of one image; strides as where q, k and v share rows. */
+/* The shapes of sd2-base are right: one head of one image, with strides as if q, k and v shared rows. */
 static void the_shapes_of_sd2_base(void **state)
 {
     (void)state;
@@ -386,13 +388,13 @@ static void other_shapes(void **state)
         {SHAPE(2, 2, 130, 80, 136, 144), 3, 0, 0}, {SHAPE(1, 2, 17, 33, 131, 129), 1, 0, 0},
         {SHAPE(1, 1, 127, 65, 64, 64), 1, 0, 3},   {SHAPE(1, 1, 600, 17, 72, 64), 8, 0, 0},
         {SHAPE(3, 1, 515, 7, 64, 64), 1, 0, 0},    {SHAPE(1, 1, 2100, 48, 64, 128), 4, 0, 1},
-        {SHAPE(1, 1, 64, 77, 64, 128), 100, 0, 0}, /* nearly all of a query's weight is one key's */
+        {SHAPE(1, 1, 64, 77, 64, 128), 100, 0, 0}, /* nearly all of a query's weight is on one key */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++)
         check(&cases[i]);
 }
 
-/* A text encoder's. */
+/* Causal attention, as in a text encoder, is right. */
 static void causal_attention(void **state)
 {
     (void)state;
@@ -405,8 +407,7 @@ static void causal_attention(void **state)
         check(&cases[i]);
 }
 
-/* Later tokens add exactly 0, and not in exact arithmetic only: a token's result has the same bits whatever follows
- * it. */
+/* A token's result has the same bits whatever follows: later tokens add exactly 0. */
 static void later_tokens_change_nothing(void **state)
 {
     (void)state;
@@ -425,7 +426,8 @@ static void later_tokens_change_nothing(void **state)
     run_free(&b);
 }
 
-/* Where all scores are far below zero a place behind the last key must not count: its score would be 0. */
+/* Results are right where all scores are far below zero. There a place behind the last key, whose score would be 0,
+ * must not count. */
 static void scores_far_below_zero(void **state)
 {
     (void)state;
@@ -436,7 +438,7 @@ static void scores_far_below_zero(void **state)
         check(&(Case){SHAPE(1, 1, 16, 16, 192, 192), 1, biases[i], 0});
         check(&(Case){SHAPE(1, 1, 19, 13, 64, 64), 1, biases[i], 0});
     }
-    /* One key has all weight, so that what a place of score 0 would weigh has no bound in bf16. */
+    /* One key has all weight, so the weight of a place with score 0 would be beyond any bound in bf16. */
     check(&(Case){SHAPE(1, 1, 64, 77, 64, 128), 30, -400, 0});
     check(&(Case){SHAPE(1, 1, 19, 13, 64, 64), 30, -400, 0});
 }
@@ -446,8 +448,9 @@ static void hash_of(const Run *r, Name name, char text[HASH_TEXT_BYTES])
     hash_format(hash_bytes(r->of[name], r->n[name] * sizeof(uint16_t)), text);
 }
 
-/* Shapes with one block and with clusters of two and of eight have one result each: aligned and not, in several orders,
- * and twice in one order. The bits are those of the card's model: tests/golden/kernels-cuda.txt has more of them. */
+/* Shapes with one block and with clusters of two and of eight have one result each: aligned or not, in several
+ * orders, and twice in one order. The bits are those of the model of an H100: tests/golden/kernels-cuda.txt has more
+ * of them. */
 static void one_result(void **state)
 {
     (void)state;
@@ -491,7 +494,7 @@ static void one_result(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* More keys than a tile, another head, and fp32 are for the plain kernels, which have a workspace. */
+/* More keys than a tile, another length of head, and fp32 are computed by the plain kernels, which have a workspace. */
 static void what_it_does_not_serve(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention-unfused.c - attention with an autoencoder's head of 512 in bf16, against float64: in three steps by a
- * cuBLASLt that computes on the host, with plans that are made here, and by the plain kernels where there are none. */
+/* test-attention-unfused.c - tests attention with an autoencoder's head of 512 in bf16, against float64: in three steps
+ * by a cuBLASLt that computes on the host, with plans that are made here, and by the plain kernels without plans. */
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
 #include <jansson.h>
 
-/* Rounding to bf16 changes each element by 2^-9 of it at most, in the probabilities and in the result. */
+/* Rounding to bf16 changes each probability and each result by at most 2^-9 of its value. */
 static const double tolerance = 5e-3;
 
 static Device *open_device(bool tune)
@@ -48,7 +48,7 @@ static void *allocated(Device *device, size_t n_bytes)
     return memory;
 }
 
-/* Makes the values what bf16 holds of them. */
+/* Uploads the values in bf16, and rounds `values` to the same. */
 static void *sent(Device *device, float *values, size_t n)
 {
     uint16_t *halves = calloc(n, sizeof(*halves));
@@ -140,7 +140,7 @@ static void check(Device *device, const AttentionShape *shape, float size)
     attention = attention_free(attention);
 }
 
-/* q, k and v in one row, as a tape has them; k and v in one, several heads; several images. */
+/* q, k and v in one row, as in a tape; k and v in one row, with several heads; several images. */
 static const AttentionShape shapes[] = {{1, 1, 512, 64, 64, 1536, 1536},
                                         {2, 1, 512, 40, 40, 1536, 1536},
                                         {2, 2, 256, 24, 72, 512, 1024},
@@ -160,20 +160,20 @@ static void two_products_and_a_softmax_are_attention(void **state)
     Device *device = open_device(true);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check(device, &shapes[i], 1.0f);
-    check(device, &shapes[0], 30.0f); /* scores of a hundred and more */
+    check(device, &shapes[0], 30.0f); /* scores above a hundred */
     char *plans;
     assert_int_equal(device_plans(device, &plans), 0);
     assert_true(has(plans, "product bf16 attention n2 h1 d512 40x40 s1536,1536 scores"));
     assert_true(has(plans, "product bf16 attention n2 h1 d512 40x40 s1536,1536 values"));
     device = device_free(device);
 
-    device = open_device(false); /* what was made is replayed */
+    device = open_device(false); /* the plans are replayed */
     Error err = ERROR_INIT;
     if (device_use_plans(device, plans, &err) < 0)
         fail_msg("%s", err.text);
     check(device, &shapes[1], 1.0f);
     static const AttentionShape other = {1, 1, 512, 16, 16, 1536, 1536};
-    check(device, &other, 1.0f); /* the plans have no entry: by the plain kernel */
+    check(device, &other, 1.0f); /* without an entry the plain kernel computes it */
     device = device_free(device);
     free(plans);
 }
@@ -206,7 +206,7 @@ static void half_an_entry_is_refused(void **state)
     free(plans);
 }
 
-/* Without plans, and in the other cases that these steps are not for. */
+/* The plain kernels compute an attention without plans, and other shapes that the three steps do not serve. */
 static void what_is_left_is_computed_by_the_plain_kernels(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention.c - attention against float64, forward and backward, strides shared and apart. */
+/* test-attention.c - tests attention against float64, forward and backward, where q, k and v share rows or not. */
 #include "kernels/test/testing-reference.h"
 
 #define TOLERANCE 3e-6
@@ -117,7 +117,7 @@ static void check(Device *device, const AttentionShape *s, float size)
     clear_untouched(dk, n_kv / (size_t)s->kv_stride, (size_t)s->kv_stride, used);
     clear_untouched(dv, n_kv / (size_t)s->kv_stride, (size_t)s->kv_stride, used);
     assert_near("dv", dv, r.dv, n_kv, TOLERANCE);
-    if (s->kv_tokens > 1) { /* with one key the probability is 1 and these are zero */
+    if (s->kv_tokens > 1) { /* with one key the probability is 1, and dq and dk are zero */
         assert_near("dq", dq, r.dq, n_q, TOLERANCE * 2);
         assert_near("dk", dk, r.dk, n_kv, TOLERANCE * 2);
     }
@@ -154,7 +154,7 @@ static void test_attention(void **state)
         {3, 5, 8, 64, 64, 120, 120},
         {1, 1, 160, 49, 13, 160, 160},
         {1, 2, 40, 100, 209, 80, 240},
-        /* sd2-base's: q, k and v in one row, or k and v in one */
+        /* sd2-base's: q, k and v in one row, or k and v in one row */
         {1, 2, 64, 64, 64, 384, 384},
         {1, 2, 64, 16, 16, 384, 384},
         {1, 1, 64, 256, 256, 192, 192},
@@ -169,7 +169,7 @@ static void test_attention(void **state)
     device = device_free(device);
 }
 
-/* A text encoder's, and lengths about what is computed at once. */
+/* Causal attention is right for a text encoder's shape, and for lengths near the sizes of blocks. */
 static void test_causal(void **state)
 {
     (void)state;
@@ -186,8 +186,7 @@ static void test_causal(void **state)
     device = device_free(device);
 }
 
-/* Later tokens add exactly 0, and not in exact arithmetic only: a token's result has the same bits whatever follows
- * it. */
+/* A token's result has the same bits whatever follows: later tokens add exactly 0. */
 static void test_later_tokens(void **state)
 {
     (void)state;
@@ -216,7 +215,7 @@ static void test_later_tokens(void **state)
     device = device_free(device);
 }
 
-/* Scores of several hundred: the softmax becomes nearly one-hot and must not overflow. */
+/* With scores of several hundred the softmax is nearly one-hot and does not overflow. */
 static void test_large_scores(void **state)
 {
     (void)state;

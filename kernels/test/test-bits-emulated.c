@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-bits-emulated.c - the CUDA kernels give the same bits in whatever order threads and blocks run, and the same as
- * ever: tests/golden/kernels-cuda.txt holds them, and a GPU must show the very same.
+/* test-bits-emulated.c - shows that the CUDA kernels give the same bits in every order of threads and blocks, and the
+ * bits of tests/golden/kernels-cuda.txt, which a GPU must give, too.
  *
- * SDTRAIN_BITS=write writes that file: for new kernels, or where a bit was changed on purpose. */
+ * SDTRAIN_BITS=write writes that file: for new kernels, or after an intended change of bits. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 1 << 16, SEEDS = 8 };
 
-/* Runs kernels-bits-emulated; text gets its output. */
+/* Runs kernels-bits-emulated and stores its output in text. */
 static void run_at(int offset, const char *type, int seed, char text[TEXT_BYTES])
 {
     char command[512];
@@ -26,10 +26,10 @@ static void run_at(int offset, const char *type, int seed, char text[TEXT_BYTES]
     text[n] = '\0';
     assert_int_equal(pclose(pipe), 0);
     const char *end = n > 0 ? memrchr(text, '\n', n - 1) : NULL;
-    assert_true(end && strncmp(end, "\nsums layer norm's columns ", 27) == 0); /* the last one */
+    assert_true(end && strncmp(end, "\nsums layer norm's columns ", 27) == 0); /* the last line */
 }
 
-/* In the order in which they are numbered. */
+/* Returns the output for threads and blocks in the order of their numbers. */
 static const char *in_order(const char *type)
 {
     static char texts[2][TEXT_BYTES];
@@ -47,7 +47,7 @@ static void check_orders(const char *type)
         run_at(0, type, seed, text);
         assert_string_equal(text, first);
     }
-    run_at(3, type, SEEDS, text); /* packs are for what is aligned: what is not has the same bits */
+    run_at(3, type, SEEDS, text); /* unaligned tensors have no packs, but the same bits */
     assert_string_equal(text, first);
 }
 
@@ -81,7 +81,7 @@ static void test_golden(void **state)
     assert_string_equal(golden, text);
 }
 
-/* Draws, sums, squares and the update are those of a CPU, whatever computed the gradients. */
+/* Draws, sums, squares and the update have the bits of a CPU, for gradients of any device. */
 static void the_state_has_the_bits_of_a_cpu(void **state)
 {
     (void)state;

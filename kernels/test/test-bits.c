@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-bits.c - the same bits from every number of threads, alignment and vector width, and the same as ever
- * for one NUMERICS_VERSION.
+/* test-bits.c - shows that results have the same bits for every number of threads, alignment and vector width, and the
+ * recorded bits of their NUMERICS_VERSION.
  *
- * SDTRAIN_BITS=write writes tests/golden/kernels-bits.txt, for a version that it does not hold yet, or adds to it what
- * new operations print at the end. */
+ * SDTRAIN_BITS=write writes tests/golden/kernels-bits.txt for a version that is not yet in it, or appends the output of
+ * new operations. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/macro.h"
@@ -13,7 +13,7 @@
 
 enum { TEXT_BYTES = 1 << 16 };
 
-/* Runs `program threads offset`; text gets its output. */
+/* Runs `program threads offset` and stores its output in text. */
 static void run(const char *program, int threads, int offset, char text[TEXT_BYTES])
 {
     char command[512];
@@ -26,7 +26,7 @@ static void run(const char *program, int threads, int offset, char text[TEXT_BYT
     size_t n = fread(text, 1, TEXT_BYTES - 1, pipe);
     text[n] = '\0';
     assert_int_equal(pclose(pipe), 0);
-    assert_non_null(strstr(text, "encoder embedding in packs")); /* the last one */
+    assert_non_null(strstr(text, "encoder embedding in packs")); /* the last line of the output */
 }
 
 static void compare(const char *program, int threads, int offset)
@@ -39,7 +39,7 @@ static void compare(const char *program, int threads, int offset)
     assert_string_equal(text, expected);
 }
 
-/* The golden file holds these very lines, the numerics first. */
+/* The golden file contains exactly these lines, beginning with the numerics. */
 static void test_golden(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void test_without_vectors(void **state)
 
 int main(void)
 {
-    /* threads that outnumber the cores must not spin */
+    /* if there are more threads than cores, they must not spin */
     (void)setenv("OMP_WAIT_POLICY", "passive", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),          cmocka_unit_test(test_again),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-clusters.c - the emulator runs clusters of blocks, and ends what a GPU leaves undefined. */
+/* test-clusters.c - shows that the emulator runs clusters of blocks, and ends the process at a use that is undefined on
+ * a GPU. */
 #include "base/test/testing.h"
 #include "kernels/test/testing-clusters.h"
 
@@ -33,7 +34,7 @@ static void blocks_read_each_other(void **state)
     }
 }
 
-/* Whether the use ends a process of its own by a signal; what it said. */
+/* Runs the use in a child process. Returns whether a signal ended it, and its message in text. */
 static bool ends(ClusterUse use, uint64_t seed, char text[TEXT_BYTES])
 {
     int ends_of_pipe[2], status;
@@ -82,7 +83,7 @@ static void a_misuse_ends_the_process(void **state)
         }
 }
 
-/* Nobody sees that a barrier is missing but by the result, in some order. */
+/* A missing barrier is not detected directly, but gives a wrong result in some order. */
 static void a_missing_barrier_shows(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-conv-library.c - convolutions in bf16 by cuDNN, against float64, on the emulated device. A fake library
- * computes what the descriptors say that it is handed, and refuses what the real one would
+/* test-conv-library.c - tests convolutions in bf16 by cuDNN, against float64, on the emulated device. A fake library
+ * computes what its descriptors describe, and refuses what the real library would refuse
  * (kernels/test/fake/fake-cudnn.h). */
 #include "base/memory.h"
 #include "base/number/philox.h"
@@ -34,7 +34,7 @@ static Device *device_open_plain(bool tune)
     return device;
 }
 
-/* A set in which that engine of the fake computes each pass of the shape; "" leaves the pass out. */
+/* Returns a plan set in which the named engines of the fake compute the passes of the shape; "" leaves a pass out. */
 static char *plans_of(const ConvShape *shape, int cudnn, const char *const engines[N_CONV_PASSES])
 {
     char *operations = memory_text("");
@@ -69,7 +69,7 @@ static Device *device_with(const char *text)
     return device;
 }
 
-/* ---- bf16 memory with guards behind ---- */
+/* ---- bf16 memory, with guards behind it ---- */
 
 typedef struct Memory {
     char *bytes;
@@ -108,7 +108,7 @@ static float value(const Memory *m, size_t i)
     return x;
 }
 
-/* Small whole numbers, whose sums bf16 holds: then results are exact. n_zeros of 8 are 0. */
+/* Returns a small whole number. Sums of these are exact in bf16, and so are results. n_zeros of 8 numbers are 0. */
 static float drawn(uint64_t seed, size_t i, int n_zeros)
 {
     const uint32_t word = philox4x32(seed, 0, i).word[0];
@@ -125,7 +125,7 @@ static Memory numbers_of(size_t n, uint64_t seed, int n_zeros)
     return m;
 }
 
-/* ---- a convolution and what it must give ---- */
+/* ---- a convolution and its right results ---- */
 
 typedef struct Case {
     Device *device;
@@ -322,7 +322,7 @@ static void check_shape(const ConvShape *shape, const char *const engines[N_CONV
 
 /* ---- tests ---- */
 
-/* The channels, kernels and strides of sd2-base on few pixels, but for its two widest. */
+/* The channels, kernels and strides of sd2-base are right on few pixels; its two widest convolutions are left out. */
 static void convolutions_of_sd2_base_are_right(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void convolutions_of_sd2_base_are_right(void **state)
     assert_int_equal(n_done, 15);
 }
 
-/* Sides and channels that divide nothing, several images, 1x1. */
+/* Sides and channels that are not multiples of a block are right, also with several images, and 1x1. */
 static void awkward_convolutions_are_right(void **state)
 {
     (void)state;
@@ -364,7 +364,7 @@ static void awkward_convolutions_are_right(void **state)
 
 static const ConvShape small = {2, 6, 6, 64, 16, 3, 1};
 
-/* The bytes of y for inputs whose sums are not exact. */
+/* Returns the bytes of y for inputs whose sums are not exact. */
 static Memory forward_of(const char *engine)
 {
     const char *const engines[] = {engine, ENGINE_PLAIN, ENGINE_PLAIN};
@@ -461,7 +461,7 @@ static void a_forward_alone_needs_no_other_plan(void **state)
     device = device_free(device);
 }
 
-/* An error that the library reports while it runs is the device's, from then on. */
+/* An error that the library reports while it runs becomes the device's error, from then on. */
 static void a_failing_run_breaks_the_device(void **state)
 {
     (void)state;
@@ -483,7 +483,7 @@ static void a_failing_run_breaks_the_device(void **state)
     case_free(&c);
     device = device_free(device);
 
-    device = device_with(text); /* tensors at 8 bytes beside a boundary are refused, too */
+    device = device_with(text); /* tensors that begin 8 bytes after a boundary are refused, too */
     c = case_new(device, &small);
     conv_forward(c.conv, c.x.bytes + 8, c.packed.bytes, NULL, NULL, NULL, c.y.bytes,
                  c.workspace.bytes);
@@ -494,7 +494,8 @@ static void a_failing_run_breaks_the_device(void **state)
     device = device_free(device);
 }
 
-/* The fastest of the deterministic engines; the set that holds it makes the same bits elsewhere. */
+/* A device that makes plans chooses the fastest deterministic engine, and the set with this engine gives the same bits
+ * on another device. */
 static void a_device_that_makes_plans_takes_what_is_deterministic(void **state)
 {
     (void)state;
@@ -525,7 +526,7 @@ static void a_device_that_makes_plans_takes_what_is_deterministic(void **state)
     device = device_free(device);
 }
 
-/* An engine that is fast where it overwrites and slow where it adds is not the fastest. */
+/* An engine that is fast where it overwrites, but slow where it adds, is not chosen as the fastest. */
 static void the_time_of_what_adds_counts(void **state)
 {
     (void)state;
@@ -550,7 +551,7 @@ static void the_time_of_what_adds_counts(void **state)
     device = device_free(device);
 }
 
-/* In fp32 no library computes, whatever plans there are. */
+/* No library computes in fp32, whatever plans there are. */
 static void fp32_is_plain(void **state)
 {
     (void)state;

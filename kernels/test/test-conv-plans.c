@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-conv-plans.c - every convolution of sd2-base, and of its autoencoder's encoder, has a deterministic plan of the
- * real cuDNN on an H100 and an H200, which the committed plan sets hold. There is no GPU: cuDNN plans for records of
- * them (tests/golden/gpu).
+/* test-conv-plans.c - shows that the real cuDNN has a deterministic plan, on an H100 and an H200, for every convolution
+ * of sd2-base and of its autoencoder's encoder, and that the committed plan sets contain these plans. No GPU is needed:
+ * cuDNN plans for records of the GPUs (tests/golden/gpu).
  *
- * SDTRAIN_PLANS=write writes the convolutions' entries of the plan sets anew; entries of other operations stay. */
+ * SDTRAIN_PLANS=write writes the convolutions' entries of the plan sets again; entries of other operations stay. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -20,7 +20,7 @@
 
 enum {
     WORKSPACE_MAX = 64 << 20,
-    N_PLANS = 126 + 22 /* of sd2-base in three passes; forward of its encoder, at two sizes */
+    N_PLANS = 126 + 22 /* sd2-base in three passes; its encoder forward, at two sizes */
 };
 
 static const CudaLibraries *libraries;
@@ -41,10 +41,10 @@ typedef struct Visit {
     const PlanGpu *gpu;
     ConvTarget target;
     json_t *operations; /* of the committed set */
-    json_t *made;       /* entries by name, of the heuristics */
+    json_t *made;       /* entries by name, from the heuristics */
     int64_t workspace_max;
-    bool add;         /* graphs that add to what lies there */
-    json_t *measured; /* on the GPU itself; NULL: never */
+    bool add;         /* graphs that add to the old values */
+    json_t *measured; /* entries measured on the GPU itself; NULL: none */
 } Visit;
 
 static void each_pass(Visit *v, const ConvShape *shape, int n_passes,
@@ -73,7 +73,7 @@ static void each_convolution(Visit *v, const Tape *tape, int n_passes,
             each_pass(v, &tape->operations[i].shape.conv, n_passes, look);
 }
 
-/* Calls look() once for each pass of each shape; v->made holds those that were seen. */
+/* Calls look() once for each pass of each shape. v->made contains the passes already visited. */
 static void each_graph(Visit *v, void (*look)(Visit *v, const ConvGraph *graph))
 {
     for (size_t size = 0; size < ELEMENTSOF(plan_sizes); size++) {
@@ -103,7 +103,8 @@ static void choose(Visit *v, const ConvGraph *graph)
 
 /* ---- tests ---- */
 
-/* The sets hold the plans that cuDNN proposes first, or those that were fastest on the GPU itself. */
+/* Every convolution has a deterministic plan. The sets contain the plans that cuDNN proposes first, or those that were
+ * fastest on the GPU itself. */
 static void every_convolution_has_a_deterministic_plan(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void replay(Visit *v, const ConvGraph *graph)
     if (conv_entry_read(name, entry, &choice, &err) < 0 ||
         conv_plan_new(graph, &choice, &plan, &err) < 0)
         fail_msg("%s: %s", v->gpu->plans, err.text);
-    /* With a record cuDNN needs some bytes more or fewer than with the handle that an entry was tuned with. */
+    /* With a record cuDNN may need a few bytes more or fewer than with the handle used for tuning. */
     if (!v->add && !json_equal(entry, json_object_get(v->measured, name)))
         assert_int_equal(conv_plan_workspace_bytes(plan),
                          json_integer_value(json_object_get(entry, "workspace")));
@@ -166,7 +167,7 @@ static void the_committed_plans_are_replayed(void **state)
         each_graph(&v, replay);
         _cleanup_json_ json_t *added = json_object();
         v.made = added;
-        v.add = true; /* the same engines add */
+        v.add = true; /* the same engines must be able to add */
         each_graph(&v, replay);
         conv_target_close(&v.target);
         const char *name;
@@ -199,7 +200,8 @@ static ConvGraph *graph_of(const ConvTarget *target, ConvShape shape, ConvPads p
 
 static const ConvShape first = {32, 64, 64, 320, 320, 3, 1};
 
-/* A set may have been edited, or may be of another version, whose engines do something else. */
+/* An engine that does not fit is refused: a set may have been edited, or may be of another version, whose engines are
+ * different. */
 static void engines_that_do_not_serve_are_refused(void **state)
 {
     (void)state;
@@ -214,7 +216,7 @@ static void engines_that_do_not_serve_are_refused(void **state)
     for (int i = 0; i < n; i++)
         if (!candidates[i].is_deterministic && n_refused++ == 0)
             assert_refused(graph, &candidates[i].choice, "the same bits each time");
-    assert_true(n > 40 && n_refused > 0); /* cuDNN has such engines */
+    assert_true(n > 40 && n_refused > 0); /* so the check above had cases */
 
     ConvChoice choice;
     int64_t workspace;
@@ -248,7 +250,7 @@ static void bad_records_and_shapes_are_refused(void **state)
     static const struct {
         ConvShape shape;
         ConvPads pads;
-    } bad[] = {{{1, 1, 1, 8, 8, 3, 1}, {0, 0}}, /* no pixel of y */
+    } bad[] = {{{1, 1, 1, 8, 8, 3, 1}, {0, 0}}, /* y has no pixel */
                {{0, 8, 8, 8, 8, 3, 1}, {1, 1}}};
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         ConvGraph *graph = NULL;
@@ -262,7 +264,7 @@ static void bad_records_and_shapes_are_refused(void **state)
     conv_target_close(&target);
 }
 
-/* Zeros lie only on two sides, in all three passes. */
+/* Graphs with zeros on only two sides have plans, in all three passes. */
 static void pads_may_differ(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-conv.c - convolution and linear against float64, forward and backward. */
+/* test-conv.c - tests convolution and linear layers against float64, forward and backward. */
 #include "kernels/test/testing-reference.h"
 
 #define TOLERANCE 2e-6
@@ -55,7 +55,7 @@ static void case_free(Case *c)
     c->conv = conv_free(c->conv);
 }
 
-/* Calls body for every product x[xi] * w[wi] that y[yi] is the sum of. */
+/* Calls body for every product x[xi] * w[wi] in the sum of y[yi]. */
 #define FOR_PRODUCTS(c, body)                                                                      \
     for (int n = 0; n < (c)->s.n; n++)                                                             \
         for (int oy = 0; oy < (c)->ho; oy++)                                                       \
@@ -127,7 +127,7 @@ static void check_backward_data(Case *c)
     free(expected);
 }
 
-/* The gradient in the order of the state, whatever order the device leaves it in. */
+/* Computes the gradient and converts it from the device's order to the order of the state. */
 static void weight_gradient(Case *c, float *dw, float *dbias)
 {
     const GradientForm form = conv_gradient_form(c->conv);
@@ -161,7 +161,7 @@ static void check_backward_weight(Case *c)
     free(expected_bias);
 }
 
-/* Every size that is one off a tile, a panel, a block or a run, both kernels and strides. */
+/* Sizes that are one more or less than a tile, a panel, a block or a run, with both kernels and strides. */
 static const ConvShape shapes[] = {
     {1, 1, 1, 1, 1, 3, 1},
     {2, 5, 7, 3, 5, 3, 1},
@@ -186,13 +186,13 @@ static const ConvShape shapes[] = {
     {1, 16, 16, 64, 4, 3, 1},
     {1, 16, 16, 4, 64, 3, 1},
     {2, 12, 12, 48, 112, 3, 1},
-    /* sd2-base's channels */
+    /* channels of sd2-base */
     {1, 4, 4, 320, 320, 3, 1},
     {1, 6, 8, 4, 320, 3, 1},
     {1, 6, 8, 320, 4, 3, 1},
     {1, 4, 4, 320, 320, 3, 2},
     {1, 3, 3, 960, 320, 1, 1},
-    /* padded at the end; an autoencoder's, and sides that are odd, or all padding */
+    /* padded at the end: an autoencoder's, odd sides, and sides that are all padding */
     {2, 8, 12, 6, 12, 3, 2, true},
     {1, 2, 2, 3, 5, 3, 2, true},
     {3, 2, 10, 17, 33, 3, 2, true},
@@ -215,7 +215,7 @@ static void test_convolution(void **state)
     device = device_free(device);
 }
 
-/* The same weights and rows through Linear give the bits of the 1x1 convolution. */
+/* A linear layer gives the bits of the 1x1 convolution with the same weights and rows. */
 static void test_linear(void **state)
 {
     (void)state;

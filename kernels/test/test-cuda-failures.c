@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cuda-failures.c - a kernel that traps, and a GPU that breaks, on the emulated device: the errno that tells them
- * apart, the kernel's name, and that nothing works from then on. */
+/* test-cuda-failures.c - tests a kernel that traps, and a GPU that breaks, on the emulated device: their different
+ * errno, the kernel's name in the error, and that every later call fails. */
 #include "base/fault.h"
 #include "base/test/testing.h"
 #include "kernels/test/emulator/emulated.h"
@@ -9,7 +9,7 @@
 
 enum { N = 64 };
 
-static const char *action; /* of the fault point, at its second visit */
+static const char *action; /* of the second visit of the fault point */
 static int visits;
 
 static int visit(const char *point)
@@ -32,7 +32,7 @@ static void breaks(const char *how, int r)
     assert_int_equal(device_allocate(device, N * sizeof(float), &y, &err), 0);
     silu_forward(device, N, x, y);
     assert_int_equal(device_synchronise(device, &err), 0);
-    accumulate(device, N, x, y); /* breaks */
+    accumulate(device, N, x, y); /* the device breaks here */
     silu_forward(device, N, x, y);
     assert_int_equal(device_synchronise(device, &err), r);
     assert_non_null(strstr(err.text, "accumulate_kernel"));

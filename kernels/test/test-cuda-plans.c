@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cuda-plans.c - plan sets: their text, the folder that they are found in, and the device that uses them. */
+/* test-cuda-plans.c - tests plan sets: their text, the folder where they are found, and the device that uses them. */
 #include "kernels/cuda/plans/plans.h"
 
 #include "base/file.h"
@@ -98,7 +98,7 @@ static void bad_sets_are_refused(void **unused)
     } bad[] = {
         {"", "set: line 1"},
         {"[]", "expected a JSON object"},
-        {"{" MACHINE ",\"operations\":{" LINEAR, "set: line 1"}, /* cut short */
+        {"{" MACHINE ",\"operations\":{" LINEAR, "set: line 1"}, /* incomplete */
         {"{" MACHINE ",\"operations\":{},\"sms\":132}", "version: missing"},
         {"{" MACHINE ",\"operations\":{},\"sms\":132,\"version\":2}", "version: 2"},
         {"{" MACHINE ",\"operations\":{},\"sms\":132,\"version\":\"1\"}",
@@ -270,7 +270,7 @@ static int remove_folder(void **unused)
 #define OTHER                                                                                      \
     "{\"architecture\":\"sm_90\",\"cublaslt\":130200,\"cudnn\":91900,\"device\":\"NVIDIA H100\","
 
-/* Returns the text of the set that is found for an H200. */
+/* Returns the text of the set that cuda_plans_find() finds for an H200. */
 static int find(char **ret, Error *err)
 {
     CudaPlans *plans;
@@ -301,7 +301,7 @@ static void a_set_is_found(void **unused)
     put("A-9.json", "{\"architecture\":\"sm_90\",\"cublaslt\":1,\"cudnn\":1,\"device\":\"X\","
                     "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), -ENOENT);
-    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whatever its libraries */
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* for any libraries */
 
     put("E.json", OTHER "\"operations\":{" CONV "},\"sms\":132,\"version\":1}");
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
@@ -315,7 +315,7 @@ static void a_set_is_found(void **unused)
     free(text);
 }
 
-/* The GPU's own set is wrong: another one, or none, would give other bits without a word. */
+/* A bad set of the GPU's own name is an error: using another set, or none, would silently give other bits. */
 static void its_own_bad_set_is_an_error(void **unused)
 {
     (void)unused;
@@ -323,7 +323,7 @@ static void its_own_bad_set_is_an_error(void **unused)
     char *text = NULL;
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     put("NVIDIA-H200.json", "{" MACHINE ",\"operations\":{" LINEAR);
-    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* reading it gives the error */
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* reading the file fails */
     assert_int_equal(find(&text, &err), -EINVAL);
     assert_non_null(strstr(err.text, "NVIDIA-H200.json: line 1"));
 
@@ -383,7 +383,7 @@ static void a_plain_device_has_the_plain_set(void **unused)
     device = device_free(device);
 }
 
-/* A wait after the failure returns it, and so does each later one. */
+/* A wait after the failure of a library returns the failure, and so does each later wait. */
 static void a_library_that_fails_breaks_the_device(void **unused)
 {
     (void)unused;

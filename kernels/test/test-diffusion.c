@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-diffusion.c - noise, noising, loss, time embedding; the device itself. */
+/* test-diffusion.c - tests noise, noising, loss, time embedding, and the device itself. */
 #include "base/number/exactmath.h"
 #include "kernels/test/testing-reference.h"
 
@@ -97,7 +97,7 @@ static void check_embedding(Device *device, size_t c, bool flip, double shift)
             const float cosine = y[i * c + j + (flip ? 0 : half)];
             const float sine = y[i * c + j + (flip ? half : 0)];
             assert_true(fabs((double)cosine - cos(angle)) <
-                        1e-4); /* the angle is rounded to fp32 */
+                        1e-4); /* because the angle is rounded to fp32 */
             assert_true(fabs((double)sine - sin(angle)) < 1e-4);
         }
         if (c % 2)

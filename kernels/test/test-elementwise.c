@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-elementwise.c - activations, sums, copies against float64 or exactly. */
+/* test-elementwise.c - tests activations, sums and copies against float64 or exactly. */
 #include "kernels/cpu/vectormath.h"
 #include "kernels/test/testing-reference.h"
 
 #define TOLERANCE 1e-6
 
-/* Compares every function over its range with libm in double, by the relative error of each value. */
+/* Each function of vectormath.h has a small relative error over its whole range, compared with libm in double. */
 static void test_functions(void **state)
 {
     (void)state;
@@ -21,7 +21,7 @@ static void test_functions(void **state)
         const double density = exp(-0.5 * v * v) / sqrt(2 * 3.14159265358979323846);
         float d, p;
         vector_normal((float)x, &d, &p);
-        /* the exponent x^2 / 2 is rounded too */
+        /* the exponent x^2 / 2 is rounded, too */
         assert_true(fabs((double)p / distribution - 1) < 6e-7 + 6e-8 * v * v);
         assert_true(fabs((double)d / density - 1) < 3e-7 + 6e-8 * v * v);
     }
@@ -101,7 +101,7 @@ static void check_embedding(Device *device, size_t n, size_t tokens, size_t c, s
     int32_t *ids = (int32_t *)(void *)floats_new(n * tokens);
     for (size_t i = 0; i < n * tokens; i++)
         ids[i] = (int32_t)(i * 7919 % vocabulary);
-    ids[0] = (int32_t)vocabulary - 1; /* the last row, and the first one */
+    ids[0] = (int32_t)vocabulary - 1; /* first and last id: the last row and the first */
     ids[n * tokens - 1] = 0;
     embedding_forward(device, (int)n, (int)tokens, (int)c, words, positions, ids, y);
     for (size_t i = 0; i < size; i++) {
@@ -121,7 +121,7 @@ static void test_embedding(void **state)
     check_embedding(device, 1, 1, 1, 1);
     check_embedding(device, 3, 9, 16, 60);
     check_embedding(device, 2, 5, 7, 11);
-    check_embedding(device, 1, 77, 1024, 50); /* SD2's text encoder */
+    check_embedding(device, 1, 77, 1024, 50); /* the text encoder of SD2 */
     device = device_free(device);
 }
 
@@ -176,8 +176,8 @@ static void test_geglu(void **state)
     check_geglu(device, 33, 257);
     check_geglu(device, 1025, 8);
     check_geglu(device, 3000, 9);
-    check_geglu(device, 61000, 1); /* 60 partial sums on a GPU */
-    check_geglu(device, 5, 1280);  /* sd2-base's, like the next two */
+    check_geglu(device, 61000, 1); /* sums in 60 pieces on a GPU */
+    check_geglu(device, 5, 1280);  /* this and the next two are sd2-base's */
     check_geglu(device, 5, 2560);
     check_geglu(device, 3, 5120);
     device = device_free(device);
@@ -225,8 +225,8 @@ static void test_sums(void **state)
     device = device_free(device);
 }
 
-/* Equal bytes have equal fingerprints wherever they lie, and the device adds to what is there; one bit and two words
- * that trade places show. The value is that of splitmix64, so that devices agree. */
+/* Equal bytes have equal fingerprints at any address, and the device adds to the old value; one changed bit and two
+ * exchanged words give other fingerprints. The value is that of splitmix64, so that all devices agree. */
 static void test_fingerprints(void **state)
 {
     (void)state;
@@ -268,7 +268,7 @@ static void test_fingerprints(void **state)
     device = device_free(device);
 }
 
-/* Counts infinite and NaN elements among n that have these patterns in turn. */
+/* Checks the count of infinite and NaN elements among n elements that repeat these patterns. */
 static void check_non_finite(Device *device, DataType type, size_t n, size_t skip)
 {
     static const uint32_t wide[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7f7fffff,
@@ -277,11 +277,11 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
                                       0xff7f, 0x0000, 0x807f, 0x3f80, 0x7f00};
     static const uint16_t half[] = {0x7c00, 0xfc00, 0x7c01, 0xffff, 0x7bff,
                                     0xfbff, 0x0000, 0x83ff, 0x3c00, 0x7b00};
-    enum { BAD = 4 }; /* of each, the first */
+    enum { BAD = 4 }; /* the first BAD patterns of each type are not finite */
     float *data = floats_new(n + 8);
     uint64_t *count = (uint64_t *)(void *)floats_new(32), expected = 5;
     memset(data, 0, (n + 8) * sizeof(float));
-    memset(data, 0xff, skip * sizeof(float)); /* neighbours that do not count */
+    memset(data, 0xff, skip * sizeof(float)); /* neighbours, which must not be counted */
     memset((char *)(data + skip) + n * data_type_bytes(type), 0xff, 8);
     for (size_t i = 0; i < n; i++) {
         const size_t k = i * 7 % ELEMENTSOF(wide);
@@ -299,7 +299,7 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
     floats_free((float *)(void *)count, 32);
 }
 
-/* Places a single value that is not finite at each place of a pack and of the rest behind packs. */
+/* Checks a single value that is not finite at each place of a pack, and behind the packs. */
 static void check_each_place(Device *device, DataType type, size_t n)
 {
     static const uint32_t bad[][3] = {{0x7f800000, 0xff800000, 0x7f800001},
@@ -419,7 +419,7 @@ static void test_upsample(void **state)
     check_upsample(device, 1, 2, 2, 1);
     check_upsample(device, 2, 6, 10, 7);
     check_upsample(device, 3, 16, 8, 64);
-    check_upsample(device, 2, 5, 10, 7); /* odd sides lack the last copy */
+    check_upsample(device, 2, 5, 10, 7); /* odd sides, which lack the last copy */
     check_upsample(device, 2, 6, 9, 3);
     check_upsample(device, 3, 7, 1, 64);
     check_upsample(device, 1, 4, 6, 1280);

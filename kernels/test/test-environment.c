@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-environment.c - which variables are gone once a CUDA device was opened, which stay, and what is logged: in a
- * program that opens the emulator's module, which runs the real one's code for that. */
+/* test-environment.c - tests which variables are removed when a CUDA device is opened, which are kept, and what is
+ * logged, in a program that opens the emulator's module, which runs the same code for this as the real module. */
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "kernels/kernels.h"
@@ -39,7 +39,7 @@ static const char *const logs[] = {
     "CUDNN_LOGERR_DBG",   "CUBLASLT_LOG_LEVEL", "CUBLASLT_LOG_MASK", "CUBLASLT_LOG_FILE",
 };
 
-/* Opens a device twice with all variables set; returns what was logged. */
+/* Opens a device twice with all variables set, and stores the log. */
 static void open_devices(char *log, size_t size)
 {
     int to[2];
@@ -77,7 +77,7 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-/* In the child: 0, or a number that tells what was wrong. */
+/* Runs in the child. Returns 0, or a number that identifies the failed check. */
 static int look(void)
 {
     static char log[16384];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-errors.c - whose fault each error of CUDA is, and what is said of missing device nodes. */
+/* test-errors.c - tests the errno of each error of CUDA, which says whose fault the error is, and the message about
+ * missing device nodes. */
 #include "base/macro.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/errors.h"
@@ -48,7 +49,7 @@ static void test_codes(void **state)
         assert_int_equal(cuda_errno_of_open(cases[i].code), cases[i].open);
         assert_int_equal(cuda_errno_of_failure(cases[i].code), cases[i].failure);
     }
-    /* A code of a later runtime is somebody's fault, too. */
+    /* An unknown code of a later runtime also has an errno. */
     for (int code = 1; code < 1200; code++) {
         assert_true(cuda_errno_of_open((cudaError_t)code) < 0);
         int r = cuda_errno_of_failure((cudaError_t)code);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-fake-cublaslt.c - the cuBLASLt that tests have without a GPU computes what its descriptors say, and refuses what
- * the real one refuses: else the tests that pass on it would show nothing. */
+/* test-fake-cublaslt.c - shows that the fake cuBLASLt, which tests use without a GPU, computes what its descriptors
+ * describe, and refuses what the real library refuses. Otherwise tests that pass with the fake would show nothing. */
 #include "base/test/testing.h"
 #include "kernels/cuda/module/forward.h"
 #include "kernels/cuda/module/libraries.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* D[2][3] = op(A) op(B) with k = 2, in fp32; all matrices have room for 8 by 8. */
+/* The product D[2][3] = op(A) op(B) with k = 2, in fp32; all matrices have room for 8 by 8. */
 typedef struct Product {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
@@ -102,22 +102,22 @@ static void expect(float d00, float d10, float d01)
 {
     good(multiply());
     assert_true(p.at_d[0] == d00 && p.at_d[1] == d10 && p.at_d[4] == d01);
-    assert_true(p.at_d[2] == 1 && p.at_d[3] == 2); /* between the columns */
+    assert_true(p.at_d[2] == 1 && p.at_d[3] == 2); /* memory between the columns is unchanged */
 }
 
-/* A = (1 5; 2 6), B = (2 6 10; 3 7 11). */
+/* The fake multiplies A = (1 5; 2 6) and B = (2 6 10; 3 7 11), also transposed and in row order. */
 static void it_multiplies(void **unused)
 {
     (void)unused;
     expect(17, 22, 41);
-    set_operation(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T); /* (1 2; 5 6) */
+    set_operation(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T); /* A is (1 2; 5 6) */
     expect(8, 28, 20);
     set_operation(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N);
-    set_layout(p.a, CUBLASLT_MATRIX_LAYOUT_ORDER, CUBLASLT_ORDER_ROW); /* (1 2; 5 6) again */
+    set_layout(p.a, CUBLASLT_MATRIX_LAYOUT_ORDER, CUBLASLT_ORDER_ROW); /* A is (1 2; 5 6) again */
     expect(8, 28, 20);
     set_layout(p.b, CUBLASLT_MATRIX_LAYOUT_ROWS, 3);
     set_layout(p.b, CUBLASLT_MATRIX_LAYOUT_COLS, 2);
-    set_operation(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T); /* (2 3 4; 6 7 8) */
+    set_operation(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T); /* B is (2 3 4; 6 7 8) */
     expect(14, 46, 17);
 }
 
@@ -129,11 +129,11 @@ static void it_scales_and_adds(void **unused)
     expect(84, 94.5f, 134);
     p.beta = 0;
     for (int i = 0; i < 64; i++)
-        p.at_c[i] = -NAN; /* not read */
+        p.at_c[i] = -NAN; /* C is not read */
     expect(34, 44, 82);
     const float *bias = p.at_b;
     set_operation(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE); /* no bias */
+    assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE); /* there is no bias */
     good(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                         sizeof(bias)));
     expect(36, 47, 84);
@@ -144,7 +144,7 @@ static void splits_need_their_workspace(void **unused)
     (void)unused;
     cublasLtMatmulHeuristicResult_t result;
     set_algorithm(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 2);
-    assert_int_equal(multiply(), CUBLAS_STATUS_NOT_SUPPORTED); /* no scheme */
+    assert_int_equal(multiply(), CUBLAS_STATUS_NOT_SUPPORTED); /* there is no reduction scheme */
     set_algorithm(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     good(cublasLtMatmulAlgoCheck(p.handle, p.operation, p.a, p.b, p.c, p.d, &p.algorithm, &result));
     assert_int_equal(result.workspaceSize, 2 * 2 * 3 * sizeof(float));
@@ -157,7 +157,7 @@ static void splits_need_their_workspace(void **unused)
     p.workspace--;
 }
 
-/* Such a sum depends on which block comes first. */
+/* A reduction in place is refused, because its sums depend on the order in which blocks finish. */
 static void a_reduction_in_place_is_refused(void **unused)
 {
     (void)unused;
@@ -175,7 +175,7 @@ static void descriptors_must_go_together(void **unused)
 {
     (void)unused;
     static const struct {
-        int which; /* a, b, c, d */
+        int which; /* 0 to 3: a, b, c, d */
         cublasLtMatrixLayoutAttribute_t key;
         int64_t value, before;
         cublasStatus_t status;
@@ -214,7 +214,7 @@ static void pointers_must_be_aligned(void **unused)
         (*pointers[i])++;
         choose(1);
         assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE);
-        choose(0); /* takes anything */
+        choose(0); /* accepts any operands */
         good(multiply());
         (*pointers[i])--;
     }

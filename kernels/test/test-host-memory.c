@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-host-memory.c - memory for page-locking is zeroed, begins a page, is there before anybody writes it, and is gone
- * when it was freed. */
+/* test-host-memory.c - shows that memory for page-locking is zeroed, begins at a page, is present before the first
+ * write, and is unmapped when it is freed. */
 #include "base/macro.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/host-memory.h"
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Returns how many of the pages that hold the memory the kernel has made. */
+/* Returns how many pages of the memory are present. */
 static size_t present(void *memory, size_t n_bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (n_bytes + page - 1) / page;
@@ -47,7 +47,7 @@ static void check(size_t n_bytes)
 static void memory_is_zeroed_and_present(void **state)
 {
     (void)state;
-    /* One byte, around a page, and sizes that two and three threads share. */
+    /* One byte, sizes near a page, and sizes that two and three threads share. */
     const size_t sizes[] = {
         1, 4095, 4096, 4097, ((size_t)2 << 20) + 5, (size_t)130 << 20, ((size_t)200 << 20) + 3};
     for (size_t i = 0; i < ELEMENTSOF(sizes); i++)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-joined.c - what reads two tensors as one, in bf16, by the plain kernels and by a library: a GroupNorm has the
- * bits that it has of the concatenation, and two products the error of one more rounding. */
+/* test-joined.c - tests operations that read two tensors as one, in bf16, by the plain kernels and by a library: a
+ * GroupNorm gives the same bits as for the concatenation, and two products have the error of one more rounding. */
 #include "kernels/test/testing-linear.h"
 
 /* ---- GroupNorm ---- */
 
-/* Operands and results of one run; all memory is the device's. */
+/* Operands and results of one run, all in device memory. */
 typedef struct Norm {
     GroupNormShape s;
     size_t rows;
-    void *x[2], *dx[2], *y, *dy; /* one of each, or two */
+    void *x[2], *dx[2], *y, *dy; /* x and dx: one tensor, or two */
     float *gamma, *beta, *saved, *dgamma, *dbeta;
     void *workspace;
     Device *device;
@@ -22,7 +22,7 @@ static size_t channels(const Norm *n, int i)
 
 static size_t groups_floats(const Norm *n) { return (size_t)(n->s.n * n->s.groups) * 2; }
 
-/* values: of all channels. */
+/* Uploads the channels of part i. `values` contains all channels. */
 static void *part_new(const Norm *n, const float *values, int i)
 {
     const size_t c = channels(n, i), first = i > 0 ? channels(n, 0) : 0;
@@ -108,7 +108,7 @@ static void assert_equal_on_device(Device *device, const char *what, const void 
     free(copies[1]);
 }
 
-/* dx of the two is that of the one, part by part, of which some were added to what was there. */
+/* Compares dx of two tensors with dx of their concatenation. Some parts of dx are added to old values. */
 static void check_norm(Device *device, const GroupNormShape *shape, bool add_first, bool add_second)
 {
     GroupNormShape whole = *shape;
@@ -151,13 +151,13 @@ static void a_group_norm_of_two_tensors_is_that_of_both(void **unused)
     (void)unused;
     static const GroupNormShape shapes[] = {
         {1, 3, 3, 2560, 32, 1e-5, true, 1280},
-        {1, 3, 3, 1920, 32, 1e-5, true, 640}, /* a group of 60 has channels of both */
+        {1, 3, 3, 1920, 32, 1e-5, true, 640}, /* a group of 60 has channels of both tensors */
         {2, 4, 4, 960, 32, 1e-5, true, 320},
         {1, 5, 4, 640, 32, 1e-5, false, 320},
-        {2, 23, 24, 40, 4, 1e-5, true, 16},  /* two blocks of a cluster */
+        {2, 23, 24, 40, 4, 1e-5, true, 16},  /* clusters of two blocks */
         {1, 64, 64, 120, 4, 1e-5, true, 48}, /* backward reads twice */
-        {2, 9, 9, 35, 5, 1e-5, true, 15},    /* no packs */
-        {1, 2, 3, 40, 4, 1e-5, false, 20},   /* few pixels; packs that the two share */
+        {2, 9, 9, 35, 5, 1e-5, true, 15},    /* rows are not packs */
+        {1, 2, 3, 40, 4, 1e-5, false, 20},   /* few pixels; packs with channels of both tensors */
     };
     Device *device = open_device(false);
     assert_true(reads_joined(device));
@@ -170,10 +170,10 @@ static void a_group_norm_of_two_tensors_is_that_of_both(void **unused)
 
 /* ---- a linear layer ---- */
 
-static const double half_ulp = 0x1p-8; /* of bf16, of a value's size */
+static const double half_ulp = 0x1p-8; /* of bf16, relative to a value */
 
-/* Two products where the second is added to the first, which was rounded to bf16. Each element is off by at most what
- * both roundings and sums of fp32 in any order may lose; returns the distance by the norm. */
+/* Checks two products, the second added to the first, which was rounded to bf16. Each element's error is at most what
+ * both roundings and sums of fp32 in any order may cause. Returns the error of all elements, relative to their norm. */
 static double check_two_products(Device *device, int64_t rows, int first, int second, int out)
 {
     const int in = first + second;
@@ -203,7 +203,7 @@ static double check_two_products(Device *device, int64_t rows, int first, int se
                 part[p] += term;
                 sizes += fabs(term);
             }
-        /* A library's bias is rounded, too. */
+        /* A library also rounds the bias. */
         const double sums = (in + 3) * 0x1p-24 * sizes + half_ulp * fabs(bias);
         const double once = half_ulp * (fabs(part[0]) + sums) + sums;
         const double bound = once + half_ulp * (fabs(part[0] + part[1]) + once);
@@ -231,7 +231,7 @@ static void a_second_product_costs_one_rounding(void **unused)
         const double distance = check_two_products(device, 3, sd2[i][0], sd2[i][1], sd2[i][2]);
         print_message("%d+%d -> %d: off by %.5f of the norm\n", sd2[i][0], sd2[i][1], sd2[i][2],
                       distance);
-        assert_true(distance < 0.0025); /* 0.0017 of one rounding */
+        assert_true(distance < 0.0025); /* one rounding gives 0.0017 */
     }
     (void)check_two_products(device, 5, 24, 16, 8);
     (void)check_two_products(device, 5, 7, 6, 5);

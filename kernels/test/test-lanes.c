@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-lanes.c - copies, fences and waits of the device's lanes. */
+/* test-lanes.c - tests copies, fences and waits of the device's lanes. */
 #include "base/clock.h"
 #include "kernels/test/testing-reference.h"
 
-enum { N = 1 << 20, COPIES = 5000 }; /* more than a lane has room for */
+enum { N = 1 << 20, COPIES = 5000 }; /* more copies than a lane has room for */
 
 static void test_copies_keep_their_order(void **state)
 {
@@ -21,7 +21,7 @@ static void test_copies_keep_their_order(void **state)
     device_wait(device, LANE_OUT, device_fence(device, LANE_IN));
     Fence middle = {0};
     assert_true(device_reached(device, middle));
-    for (int i = 0; i < COPIES; i++) { /* all to one place: the last one stays */
+    for (int i = 0; i < COPIES; i++) { /* all write to one place: the last copy stays */
         device_fetch(device, LANE_OUT, host, (const int *)memory + i, sizeof(int));
         if (i == COPIES / 2)
             middle = device_fence(device, LANE_OUT);
@@ -36,7 +36,7 @@ static void test_copies_keep_their_order(void **state)
     device = device_free(device);
 }
 
-/* A result that is computed after a wait does not reach a copy that was put out before it. */
+/* A result computed after a wait is not seen by a copy that was queued before the wait. */
 static void test_compute_waits_for_the_copy(void **state)
 {
     (void)state;

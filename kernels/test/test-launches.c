@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-launches.c - what device_time_launches() tells of kernels and, with the libraries that compute on the host, of
- * the libraries' operations: names that outlive their objects, bytes, floating-point operations and a time each. */
+/* test-launches.c - tests what device_time_launches() reports of kernels and, with the libraries that compute on the
+ * host, of the libraries' operations: names that outlive their objects, bytes, floating-point operations and times. */
 #include "base/test/testing.h"
 #include "kernels/test/emulator/emulated.h"
 
@@ -75,24 +75,24 @@ static void kernels_are_timed_while_they_are_asked_for(void **unused)
     const DeviceLaunch *launches = read_launches(device);
     assert_launch(&launches[0], "silu_forward_kernel", 0, 0);
     assert_launch(&launches[1], "accumulate_kernel", 0, 0);
-    silu_forward(device, ROWS, x, y); /* one more than was asked for */
+    silu_forward(device, ROWS, x, y); /* one launch more than requested */
     assert_int_equal(device_timed_launches(device), 2);
     assert_int_equal(device_read_launches(device, &none, &err), -ENOSPC);
 
-    time_launches(device, 1); /* anew */
+    time_launches(device, 1); /* starts again */
     assert_int_equal(device_timed_launches(device), 0);
     accumulate(device, ROWS, x, y);
     assert_launch(read_launches(device), "accumulate_kernel", 0, 0);
     time_launches(device, 0);
     silu_forward(device, ROWS, x, y);
     assert_int_equal(device_timed_launches(device), 0);
-    time_launches(device, 1); /* the device's end takes it along */
+    time_launches(device, 1); /* freeing the device also frees this */
     device_release(device, x);
     device_release(device, y);
     (void)device_free(device);
 }
 
-/* The sums of columns run in clusters of blocks, whose launches are others. */
+/* Launches of a linear layer are reported, also those of column sums, which run in clusters of blocks. */
 static void test_linear(void **unused)
 {
     (void)unused;
@@ -113,7 +113,7 @@ static void test_linear(void **unused)
     const size_t n_data = device_timed_launches(device);
     linear_backward_weight(linear, x, y, w, bias, workspace);
     const size_t n = device_timed_launches(device);
-    (void)linear_free(linear); /* the names stay */
+    (void)linear_free(linear); /* the names stay valid */
 
     const DeviceLaunch *l = read_launches(device);
     const double flop = 2.0 * ROWS * IN * OUT, halves = 2.0 * (ROWS * IN + IN * OUT + ROWS * OUT);
@@ -139,7 +139,7 @@ static void test_linear(void **unused)
 static void test_convolution(void **unused)
 {
     (void)unused;
-    const ConvShape shape = {2, 5, 4, 16, 8, 3, 2}; /* to 3 x 2 pixels */
+    const ConvShape shape = {2, 5, 4, 16, 8, 3, 2}; /* y has 3 x 2 pixels */
     const double x_bytes = 2.0 * 2 * 5 * 4 * 16, y_bytes = 2.0 * 2 * 3 * 2 * 8,
                  w_bytes = 2.0 * 9 * 128;
     const double flop = 2.0 * (2 * 3 * 2) * 9 * 128;
@@ -154,9 +154,9 @@ static void test_convolution(void **unused)
     assert_int_equal(device_allocate(device, conv_workspace_bytes(conv) + 1, &workspace, &err), 0);
     time_launches(device, LAUNCHES_MAX);
     conv_forward(conv, x, packed, NULL, NULL, NULL, y, workspace);
-    conv_forward(conv, x, packed, NULL, NULL, y, y, workspace); /* reads y, too */
+    conv_forward(conv, x, packed, NULL, NULL, y, y, workspace); /* also reads y */
     conv_backward_data(conv, y, NULL, packed, x, false, workspace);
-    conv_backward_data(conv, y, NULL, packed, x, true, workspace); /* reads dx, too */
+    conv_backward_data(conv, y, NULL, packed, x, true, workspace); /* also reads dx */
     conv_backward_weight(conv, x, y, packed, NULL, workspace);
     assert_int_equal(device_timed_launches(device), 5);
     const DeviceLaunch *l = read_launches(device);
@@ -174,11 +174,11 @@ static void test_convolution(void **unused)
     (void)device_free(device);
 }
 
-/* ---- which way a GroupNorm goes: its bits do not tell ---- */
+/* ---- the kernels that GroupNorm chooses, which its bits do not show ---- */
 
 typedef struct Ways {
     GroupNormShape shape;
-    size_t offset; /* bytes that the tensors lie off a pack's boundary */
+    size_t offset; /* distance in bytes of the tensors from a pack's boundary */
     const char *launches[8];
 } Ways;
 
@@ -233,7 +233,7 @@ static void group_norms_are_read_once_where_they_fit(void **unused)
         {{1, 64, 64, 320, 32, 1e-5, true}, 0, {HELD_FORWARD, HELD_BACKWARD}},
         {{1, 16, 16, 2560, 32, 1e-5, true}, 0, {HELD_FORWARD, HELD_BACKWARD}},
         {{1, 4, 4, 1280, 32, 1e-6, false}, 0, {HELD_FORWARD, HELD_BACKWARD}},
-        /* a group of as many pixels and channels as those of 960 channels at 64 x 64 */
+        /* a group with as many pixels and channels as those of 960 channels at 64 x 64 */
         {{1, 64, 64, 120, 4, 1e-5, true}, 0, {HELD_FORWARD, SLOPES_READ_TWICE}},
         {{1, 140, 140, 40, 1, 1e-5, true}, 0, {READ_TWICE, SLOPES_READ_TWICE}},
         {{1, 9, 9, 320, 32, 1e-5, true}, 2, {READ_TWICE, SLOPES_READ_TWICE}}, /* no packs */

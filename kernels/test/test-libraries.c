@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-libraries.c - where cuDNN and cuBLASLt are looked for, which are refused, and what is said. Each case is a
- * process of its own, since open libraries stay open. */
+/* test-libraries.c - tests where cuDNN and cuBLASLt are searched for, which are refused, and what is reported. Each
+ * case runs in a separate process, because open libraries stay open. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/forward.h"
@@ -13,17 +13,17 @@
 
 #define TOOLKIT "/usr/local/cuda/lib64"
 
-typedef struct Answer { /* of the process that asked */
-    int r[2];           /* two calls: the second gives the same */
+typedef struct Answer { /* from the child process */
+    int r[2];           /* results of two calls, which must be equal */
     Error err;
     CudaLibraries found;
-    cudnnStatus_t before, after; /* what a call says until it is open, and then */
-    size_t version;              /* by the forwarder */
+    cudnnStatus_t before, after; /* status of a call before and after the libraries are open */
+    size_t version;              /* reported through the forwarder */
 } Answer;
 
-typedef struct Setting { /* of the environment; NULL: unset */
+typedef struct Setting { /* of environment variables; NULL: unset */
     const char *libraries, *loader, *python, *programs;
-    const char *toolkit; /* NULL: as everywhere */
+    const char *toolkit; /* NULL: the usual folder */
 } Setting;
 
 static void put(const char *name, const char *value)
@@ -111,7 +111,7 @@ static void test_opens(void **state)
     assert_string_equal(a.found.cublaslt_folder, FAKES);
     assert_int_equal(a.version, CUDNN_VERSION);
 
-    /* Each library is taken from the first of several folders that has it; a later minor serves. */
+    /* Each library is taken from the first of several folders that has it; a later minor version is accepted. */
     a = answer_with("/tmp:" FAKES_REFUSED "/newer:" FAKES);
     assert_int_equal(a.r[0], 0);
     assert_int_equal(a.found.cudnn_version, 92400);
@@ -149,7 +149,7 @@ static void test_refuses(void **state)
     }
 }
 
-/* A folder that the test fills; its files are removed with it. */
+/* A folder that the test fills. tree_remove() removes it with its files. */
 typedef struct Tree {
     char folder[64], path[512];
 } Tree;
@@ -170,7 +170,8 @@ static void tree_link(Tree *t, const char *to, const char *name)
     assert_int_equal(symlink(to, t->path), 0);
 }
 
-/* The parts of a library are looked for where it really lies, so a link does not do. */
+/* Copies a library: a link would not do, because the parts of a library are searched for in the folder of the real
+ * file. */
 static void tree_copy(Tree *t, const char *from, const char *name)
 {
     (void)snprintf(t->path, sizeof(t->path), "cp '%s' '%s/%s'", from, t->folder, name);
@@ -195,7 +196,7 @@ static void test_broken_file(void **state)
     assert_says(&a, "/etc/passwd");
     assert_says(&a, "invalid ELF header");
 
-    /* A part that cuDNN opens by name later must be whole too. */
+    /* A part that cuDNN opens later by name must not be damaged either. */
     tree_remove(&t);
     assert_int_equal(mkdir(t.folder, 0755), 0);
     tree_copy(&t, FAKES "/libcudnn.so.9", "libcudnn.so.9");
@@ -207,14 +208,14 @@ static void test_broken_file(void **state)
     tree_remove(&t);
 }
 
-/* A library that is opened stays open and would serve the next place, so a file whose name gives an old version is not
- * opened. */
+/* A file whose name shows an old version is not opened, because an open library stays open and would be used for the
+ * next place. */
 static void test_file_names(void **state)
 {
     (void)state;
     Tree t = {.folder = "/tmp/test-libraries-XXXXXX"};
     assert_non_null(mkdtemp(t.folder));
-    tree_copy(&t, "/etc/passwd", "libcudnn.so.8.9.7"); /* it cannot be opened */
+    tree_copy(&t, "/etc/passwd", "libcudnn.so.8.9.7"); /* the file cannot be opened as a library */
     tree_link(&t, "libcudnn.so.8.9.7", "libcudnn.so.9");
     tree_link(&t, FAKES "/libcublasLt.so.13", "libcublasLt.so.13");
     Answer a = answer_with(t.folder);
@@ -234,7 +235,7 @@ static void test_file_names(void **state)
 
     assert_int_equal(mkdir(t.folder, 0755), 0);
     tree_copy(&t, FAKES "/libcudnn.so.9",
-              "libcudnn.so.9.30.0"); /* what it says itself counts, too */
+              "libcudnn.so.9.30.0"); /* the version that the library reports counts, too */
     tree_link(&t, "libcudnn.so.9.30.0", "libcudnn.so.9");
     tree_link(&t, FAKES "/libcublasLt.so.13", "libcublasLt.so.13");
     a = answer_with(t.folder);
@@ -243,7 +244,8 @@ static void test_file_names(void **state)
     tree_remove(&t);
 }
 
-/* The loader would take libraries from the current folder for the sake of LD_LIBRARY_PATH, whoever wrote them there. */
+/* An LD_LIBRARY_PATH that names the current folder is refused: the loader would open libraries there, whoever wrote
+ * them. */
 static void test_current_folder(void **state)
 {
     (void)state;
@@ -282,7 +284,7 @@ static void test_wheels(void **state)
     assert_int_equal(a.r[0], 0);
     assert_string_equal(a.found.cudnn_folder, FAKES);
 
-    /* The same by a python3 on the PATH; one that depends on the current folder is none. */
+    /* The same through a python3 on the PATH; a python3 in a relative folder is ignored. */
     tree_link(&t, "/bin/sh", "venv/bin/python3");
     (void)snprintf(environment, sizeof(environment), ".:%s/venv/bin", t.folder);
     const Setting by_path = {.programs = environment, .loader = loader, .toolkit = "/nowhere"};
@@ -295,7 +297,7 @@ static void test_wheels(void **state)
     tree_remove(&t);
 }
 
-/* The vendor's, where this machine has them: they open without a GPU. */
+/* The vendor's libraries open without a GPU, if this machine has them. */
 static void test_toolkit(void **state)
 {
     (void)state;

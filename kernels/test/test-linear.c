@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-linear.c - linear layers in bf16 against float64: by the plain kernels, and, where SDTRAIN_CUDA_LIBRARIES names
- * a cuBLASLt (test-linear@fake: the one that computes on the host), by that, with plans that are made here. */
+/* test-linear.c - tests linear layers in bf16 against float64: by the plain kernels and, if SDTRAIN_CUDA_LIBRARIES
+ * names a cuBLASLt (test-linear@fake: the fake that computes on the host), by that library, with plans that are made
+ * here. */
 #include "kernels/cuda/linear/matmul.h"
 #include "kernels/test/testing-linear.h"
 
 #include <jansson.h>
 
-/* Every layer of sd2-base with fewer rows, and shapes that are not multiples of anything. */
+/* Every layer of sd2-base with fewer rows, and shapes that are not multiples of a block. */
 static const LinearShape shapes[] = {{1, 320, 320},
                                      {130, 77, 320},
                                      {77, 320, 130},
@@ -33,7 +34,7 @@ static const LinearShape shapes[] = {{1, 320, 320},
                                      {130, 77, 1},
                                      {1, 8, 8},
                                      {9, 16, 24},
-                                     /* some columns of a wider weight, also at odd places */
+                                     /* some columns of a wider weight, also at odd positions */
                                      {3, 640, 320, .columns = 960},
                                      {3, 320, 320, .first = 640, .columns = 960},
                                      {5, 40, 24, .columns = 64},
@@ -56,7 +57,8 @@ static void layers_compute(void **unused)
 
 /* ---- plans ---- */
 
-/* Only the gradient of the weight lies in memory otherwise than that of a layer of that shape. */
+/* A layer of some columns has the products of a layer of that shape, except for the gradient of the weight, whose
+ * memory has a stride. */
 static void columns_have_the_products_of_a_layer(void **unused)
 {
     (void)unused;
@@ -100,8 +102,8 @@ static void plans_are_replayed(void **unused)
     free(text);
 }
 
-/* Returns the set, which the caller frees, with another "opaque" (by; NULL: without any) in the entry of the operation
- * `of` (NULL: in all). */
+/* Returns the set, which the caller frees, with the text `by` as "opaque" (NULL: without "opaque") in the entry of the
+ * operation `of` (NULL: in all entries). */
 static char *with_opaque(const char *text, const char *of, const char *by)
 {
     json_t *plans = json_loads(text, 0, NULL), *entry;
@@ -146,8 +148,8 @@ static void expect_new(const char *text, const LinearShape *shape, int r, const 
     device = device_free(device);
 }
 
-/* The library knows more of an algorithm than its attributes hold: the algorithm that was timed is the one that
- * runs. */
+/* The library's own form of an algorithm is replayed: it contains more than the attributes, and the algorithm that was
+ * timed is the one that runs. */
 static void the_librarys_own_form_is_replayed(void **unused)
 {
     (void)unused;
@@ -162,7 +164,7 @@ static void the_librarys_own_form_is_replayed(void **unused)
     compute_by(text, y[1], dw[1]);
     assert_memory_equal(dw[0], dw[1], sizeof(dw[0]));
     assert_memory_equal(y[0], y[1], sizeof(y[0]));
-    compute_by(told, y[1], dw[2]); /* only by the attributes */
+    compute_by(told, y[1], dw[2]); /* without "opaque": from the attributes only */
     assert_memory_not_equal(dw[0], dw[2], sizeof(dw[0]));
     free(told);
     free(text);
@@ -178,7 +180,8 @@ static void the_librarys_own_form_is_replayed(void **unused)
     free(text);
 }
 
-/* The form of another version would give the same attributes, other ones, or none. */
+/* A form that is not this library's is refused: the form of another version may have the same attributes, other ones,
+ * or none. */
 static void a_form_that_is_not_the_librarys_is_refused(void **unused)
 {
     (void)unused;
@@ -254,7 +257,7 @@ static void plans_that_do_not_fit_are_refused(void **unused)
     free(text);
 }
 
-/* Three parts of k in fp32 take 3 * 7 * 16 * 4 bytes. */
+/* A workspace that is too small is refused: three parts of k in fp32 take 3 * 7 * 16 * 4 bytes. */
 static void a_workspace_that_is_too_small_is_refused(void **unused)
 {
     (void)unused;
@@ -349,7 +352,7 @@ static void a_call_that_fails_is_told(void **unused)
     free(text);
 }
 
-/* The kernels may compute any of the three products, and the library the others. */
+/* Entries can leave any of the three products to our own kernels, while the library computes the others. */
 static void products_are_left_to_the_kernels_by_their_entries(void **unused)
 {
     (void)unused;
@@ -388,8 +391,8 @@ static void products_are_left_to_the_kernels_by_their_entries(void **unused)
     free(text);
 }
 
-/* So a job can run at all. A product that no kernel of ours computes is an error, which names what became of each
- * algorithm. */
+/* If no algorithm serves, our own kernels compute the product, so that a job can run. A product that our kernels cannot
+ * compute is an error, which says why each algorithm was not used. */
 static void what_no_algorithm_serves_is_left_to_the_kernels(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-mma.c - mma as the emulator does it: whose elements are multiplied with whose, and what each model rounds. */
+/* test-mma.c - tests mma in the emulator: which elements are multiplied, and how each model rounds. */
 #include "base/file.h"
 #include "base/number/bits.h"
 #include "base/number/philox.h"
@@ -24,7 +24,7 @@ static float of_bf16(uint16_t bits) { return float_from_bits((uint32_t)bits << 1
 
 static uint32_t draw(uint64_t seed, uint64_t i) { return philox4x32(seed, 0, i).word[0]; }
 
-/* -2 to 2: whatever is summed of them is exact. */
+/* Returns a number from -2 to 2. Sums of such numbers and of their products are exact. */
 static uint16_t small(uint64_t seed, uint64_t i) { return to_bf16((float)(draw(seed, i) % 5) - 2); }
 
 /* ---- layout ---- */
@@ -107,7 +107,7 @@ static const char *read_words(const char *from, uint16_t to[MMA_K])
     return from;
 }
 
-/* Each line: c, d, the 16 words of a and of b, what it is about. */
+/* mma_model_card agrees with an H100. Each line of the file has c, d, the 16 words of a and of b, and a description. */
 static void the_card_s_model_is_an_h100_s(void **state)
 {
     (void)state;
@@ -132,11 +132,12 @@ static void the_card_s_model_is_an_h100_s(void **state)
         n_single += float_bits(sum_of(&mma_model_single, a, b, c)) == want;
     }
     assert_int_equal(n, GOLDEN_CASES);
-    assert_true(n_fused < n - 20 && n_single < n - 20); /* the cases tell them apart */
+    assert_true(n_fused < n - 20 && n_single < n - 20); /* the cases distinguish the models */
     free(text);
 }
 
-/* Factors between 1/16 and 32 of both signs, an accumulator that is a multiple of 2^-20: double adds them exactly. */
+/* mma_model_fused rounds once, mma_model_single after each product. Factors have sizes between 1/16 and 32 and both
+ * signs, and the accumulator is a multiple of 2^-20: double adds them exactly. */
 static void the_other_models_round_once_and_each_time(void **state)
 {
     (void)state;
@@ -180,13 +181,14 @@ static void what_is_not_ordinary(void **state)
         assert_int_equal(float_bits(sum_of_one(m, INFINITY, 1, -INFINITY)), 0x7fffffff);
         assert_int_equal(float_bits(sum_of_one(m, INFINITY, 0, 1)), 0x7fffffff);
         assert_int_equal(float_bits(sum_of_one(m, NAN, 1, 1)), 0x7fffffff);
-        assert_true(sum_of_one(m, 0x1p-130f, 0x1p4f, 0) == 0x1p-126f); /* a denormal */
+        assert_true(sum_of_one(m, 0x1p-130f, 0x1p4f, 0) == 0x1p-126f); /* a denormal factor */
         assert_true(sum_of_one(m, 1, 1, 0x1p-140f) == 1);
         assert_true(sum_of_one(m, 0, 1, 0x1p-140f) == 0x1p-140f);
     }
 }
 
-/* The hook of the emulator: 1 + 1.5 * 2^-24 is cut off by the card, and rounded up by the others. */
+/* The emulator uses the model that a test sets: mma_model_card cuts off the bits of 1 + 1.5 * 2^-24, the other models
+ * round up. */
 static void the_emulator_takes_a_model(void **state)
 {
     (void)state;

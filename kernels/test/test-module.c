@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-module.c - how the shared object with the CUDA backend is found, opened and refused. Each case is a process
- * of its own, since an open module stays open. */
+/* test-module.c - tests how the shared object with the CUDA backend is found, opened and refused. Each case runs in a
+ * separate process, because an open module stays open. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -14,15 +14,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef struct Answer { /* of the process that asked */
-    int r[2];           /* two calls: the second finds an open module, or tries again */
+typedef struct Answer { /* from the child process */
+    int r[2];           /* results of two calls: the second finds an open module, or tries again */
     Error err;
     char log[512];
 } Answer;
 
 static const DeviceOptions options = {.kind = DEVICE_CUDA, .index = 3, .threads = 1};
 
-/* In the child: the log goes to a pipe that holds it whole. */
+/* Runs in the child. The log goes to a pipe, which has room for all of it. */
 static void ask(Answer *answer)
 {
     int log[2];
@@ -40,7 +40,7 @@ static void ask(Answer *answer)
     answer->log[MAX(n, (ssize_t)0)] = '\0';
 }
 
-/* Opens a CUDA device with the module at path (NULL: where it is looked for) in a process of its own. */
+/* Opens a CUDA device with the module at path (NULL: the default places) in a separate process. */
 static Answer answer_with(const char *path, const char *faults)
 {
     int pair[2];

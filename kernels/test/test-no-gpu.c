@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-no-gpu.c - the CUDA module itself on a machine without a driver, and for a GPU that no machine has. */
+/* test-no-gpu.c - tests the real CUDA module on a machine without a driver, and with the address of a GPU that no
+ * machine has. */
 #include "base/test/testing.h"
 #include "kernels/kernels.h"
 

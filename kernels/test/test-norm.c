@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-norm.c - GroupNorm and LayerNorm against float64, forward and backward. */
+/* test-norm.c - tests GroupNorm and LayerNorm against float64, forward and backward. */
 #include "kernels/test/testing-reference.h"
 
 #define TOLERANCE 2e-6
@@ -120,7 +120,7 @@ static void case_free(Case *k)
     free(k->r.dbeta);
 }
 
-/* Gradients of sets of one element are zero; rounding leaves a little of what cancelled. */
+/* Checks gradients. For sets of one element they are zero, except for what rounding leaves after the cancellation. */
 static void check_gradients(Case *k, bool added)
 {
     double *expected = doubles_new(k->r.n);
@@ -174,7 +174,7 @@ static void test_group_norm(void **state)
                                             {1, 9, 9, 200, 2, 1e-5, true},
                                             {1, 2, 33, 130, 1, 1e-6, true},
                                             {1, 1, 1, 5, 5, 1e-2, false},
-                                            /* sd2-base's channels */
+                                            /* channels of sd2-base */
                                             {1, 5, 6, 320, 32, 1e-5, true},
                                             {1, 4, 5, 640, 32, 1e-5, true},
                                             {2, 3, 5, 960, 32, 1e-5, true},
@@ -182,12 +182,12 @@ static void test_group_norm(void **state)
                                             {1, 3, 3, 1920, 32, 1e-5, true},
                                             {1, 2, 4, 2560, 32, 1e-5, true},
                                             {1, 4, 4, 640, 32, 1e-6, false},
-                                            /* many pixels, and about as few as there are lines */
+                                            /* many pixels, and about as few pixels as lines */
                                             {2, 17, 19, 80, 8, 1e-5, true},
                                             {1, 16, 16, 33, 3, 1e-5, false},
                                             {2, 2, 4, 40, 4, 1e-5, true},
                                             {2, 3, 3, 40, 4, 1e-5, true},
-                                            /* what clusters of two and eight blocks hold */
+                                            /* shapes for clusters of two and eight blocks */
                                             {2, 23, 24, 40, 4, 1e-5, true},
                                             {1, 47, 45, 40, 4, 1e-5, false}};
     Device *device = cpu_open(2);

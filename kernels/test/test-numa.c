@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-numa.c - binding to a GPU's NUMA node, on hosts that are folders. Each case is a process of its own. */
+/* test-numa.c - tests binding to a GPU's NUMA node, on hosts that are simulated by folders. Each case runs in a
+ * separate process. */
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/numa.h"
@@ -18,11 +19,11 @@
 
 #define ADDRESS "0000:3b:00"
 
-typedef struct Host { /* what its sysfs holds; NULL: no such file */
+typedef struct Host { /* the files of its sysfs; NULL: no such file */
     const char *online, *numa_node, *cpulist;
     const char *address;
-    int policy;       /* the process's before binding */
-    bool one_allowed; /* it may use only last_cpu */
+    int policy;       /* the process's memory policy before binding */
+    bool one_allowed; /* the process may use only last_cpu */
 } Host;
 
 typedef struct Answer {
@@ -31,10 +32,10 @@ typedef struct Answer {
     char log[1024];
 } Answer;
 
-/* The processors that this test may use, and the last of them. */
+/* The processors that this test may use, and the last one of them. */
 static cpu_set_t present;
 static int last_cpu;
-static bool policies; /* they can be read and set here; a container's filter may refuse that */
+static bool policies; /* whether policies can be used here; a container's filter may forbid it */
 
 static char root[] = "/tmp/test-numa-XXXXXX";
 
@@ -137,7 +138,7 @@ static void test_binds(void **state)
     if (!policies)
         skip();
     char list[64], said[128];
-    /* Processors beyond those that the process may use are the node's too, and are never taken. */
+    /* The node also has processors that the process may not use. These are never chosen. */
     (void)snprintf(list, sizeof(list), "%d,%d-%d\n", last_cpu, last_cpu + 1, last_cpu + 30);
     const Host host = {.online = "0-1\n", .numa_node = "0\n", .cpulist = list};
     Answer a = bind_on(host);
@@ -151,7 +152,7 @@ static void test_binds(void **state)
                    CPU_COUNT(&present));
     assert_non_null(strstr(a.log, said));
 
-    /* CUDA writes an address like the first, and sysfs like the second. */
+    /* CUDA writes addresses in the first form, sysfs in the second. */
     static const char *const addresses[] = {"00000000:3B:00.0", "0000:3b:00.0"};
     for (size_t i = 0; i < ELEMENTSOF(addresses); i++) {
         Host other = host;
@@ -159,7 +160,7 @@ static void test_binds(void **state)
         assert_int_equal(bind_on(other).node, 0);
     }
 
-    /* All processors are near, and taskset(1) has left the process one. */
+    /* All processors are near the GPU, but taskset(1) has left only one to the process. */
     Host narrow = host;
     narrow.cpulist = "0-63\n";
     narrow.one_allowed = true;
@@ -169,7 +170,7 @@ static void test_binds(void **state)
     assert_true(CPU_ISSET(last_cpu, &a.cpus));
 
     Host chosen = host;
-    chosen.policy = MPOL_BIND; /* numactl --membind */
+    chosen.policy = MPOL_BIND; /* as with numactl --membind */
     a = bind_on(chosen);
     assert_int_equal(a.node, 0);
     assert_int_equal(a.policy, MPOL_BIND);
@@ -185,7 +186,7 @@ static void test_leaves(void **state)
     (void)snprintf(elsewhere, sizeof(elsewhere), "%d-%d\n", last_cpu + 1, last_cpu + 8);
     const struct {
         Host host;
-        const char *said; /* NULL: nothing */
+        const char *said; /* NULL: nothing is logged */
     } cases[] = {
         {{.online = "0\n", .numa_node = "0\n", .cpulist = "0\n"}, NULL},
         {{.online = NULL, .numa_node = "0\n", .cpulist = "0\n"}, NULL},

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-places.c - a sample's result is the same bytes alone and in a batch, in each place, beside whatever neighbours:
- * every operation that an encoder runs. The bytes stored of a picture may depend on nothing but the picture. */
+/* test-places.c - shows that a sample gives the same bytes alone and in a batch, in each place, and with any
+ * neighbours, for every operation that an encoder runs. The bytes stored for a picture must depend only on the
+ * picture. */
 #include "kernels/test/testing-reference.h"
 
 enum { BATCH_MAX = 16, WEIGHTS = 1 << 16 };
 
 typedef struct Places {
     Device *device;
-    const float *weights; /* random; [WEIGHTS] */
+    const float *weights; /* [WEIGHTS], random */
 } Places;
 
-/* Runs n samples. */
+/* Runs an operation on n samples. */
 typedef void Run(const Places *p, int n, const float *x, float *y);
 
 static void convolve(const Places *p, ConvShape shape, const float *x, float *y)
@@ -108,7 +109,7 @@ static void run_gelu(const Places *p, int n, const float *x, float *y)
     gelu_forward(p->device, (int64_t)n * 333, x, y);
 }
 
-/* Makes ids of 100 words from values in [-1, 1). */
+/* Runs an embedding. The ids of 100 words are made from values in [-1, 1). */
 static void run_embedding(const Places *p, int n, const float *x, float *y)
 {
     enum { TOKENS = 9, C = 28 };
@@ -126,7 +127,7 @@ static void run_upsample(const Places *p, int n, const float *x, float *y)
 static const struct {
     const char *name;
     Run *run;
-    size_t x, y; /* elements of a sample */
+    size_t x, y; /* elements of one sample */
 } operations[] = {
     {"conv", run_conv, 7 * 9 * 20, 7 * 9 * 36},
     {"conv padded at the end", run_conv_end, 6 * 10 * 20, 3 * 5 * 36},
@@ -151,7 +152,7 @@ static void check(const Places *p, size_t i)
         const size_t n = (size_t)batches[b], places[] = {0, n / 2, n - 1};
         float *y = floats_new(n * n_y);
         for (size_t place = 0; place < ELEMENTSOF(places); place++) {
-            float *x = random_new(n * n_x, place); /* other neighbours each time */
+            float *x = random_new(n * n_x, place); /* a different seed gives different neighbours */
             memcpy(x + places[place] * n_x, sample, n_x * sizeof(float));
             operations[i].run(p, (int)n, x, y);
             if (memcmp(y + places[place] * n_y, alone, n_y * sizeof(float)) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reciprocal.c - 1 / d from a GPU's approximation is IEEE's, whatever the approximation's error, and so are the
- * activations that are made of it. */
+/* test-reciprocal.c - shows that 1 / d computed from a GPU's approximation is IEEE's for any error of the
+ * approximation, and that the activations that use it are right, too. */
 #include "base/test/testing.h"
 #include "kernels/cpu/vectormath.h"
 #include "kernels/cuda/kernels/reciprocal.h"
@@ -15,7 +15,7 @@ static float with(float power, uint32_t mantissa)
     return float_from_bits(float_bits(power) | mantissa);
 }
 
-/* The smallest and the largest power of two that are allowed: between them, all results are these, scaled. */
+/* The smallest and the largest allowed power of two. The results for other powers are these results, scaled. */
 static const float powers[] = {1.0f, 0x1p125f};
 
 static void every_seed_ends_right(void **state)
@@ -35,7 +35,7 @@ static void every_seed_ends_right(void **state)
 
 static float newton(float d, float y) { return fmaf(y, fmaf(-d, y, 1.0f), y); }
 
-/* Why there is more than Newton's steps. */
+/* Newton's steps alone may end at a wrong float, so reciprocal_of_seed() does more. */
 static void steps_of_newton_may_end_wrong(void **state)
 {
     (void)state;
@@ -49,7 +49,7 @@ static void steps_of_newton_may_end_wrong(void **state)
     assert_int_equal(n, 32);
 }
 
-/* ---- as kernels use it ---- */
+/* ---- in the kernels ---- */
 
 enum { VALUES = 1 << 16, ORDERS = 3 };
 
@@ -68,7 +68,7 @@ static float right_silu_slope(float x)
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
-/* Checks the results that a GPU computes of values of all sizes and both signs. `backward`: the slope. */
+/* Checks the results of the GPU's kernels for values of all sizes and both signs. `backward`: checks the slope. */
 static void check(bool backward, void (*run)(Device *, int64_t, const void *, void *),
                   float (*right)(float))
 {
@@ -108,7 +108,7 @@ static void silu_is_that_of_divisions(void **state)
     check(true, NULL, right_silu_slope);
 }
 
-/* To the bit that of a CPU. */
+/* GELU has exactly the bits of a CPU, which divides. */
 static void gelu_is_that_of_divisions(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-sink.c - gradient_take() and state_count() against a loop over elements in float64. */
+/* test-sink.c - tests gradient_take() and state_count() against a loop over elements in float64. */
 #include "kernels/test/testing-reference.h"
 
 enum { TENSORS_MAX = 8, EXPONENT_LOW = 20 };
@@ -11,7 +11,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* rint(g * 2^exponent), saturated at what a float or a long can hold, 0 where g is not a number. */
+/* Returns rint(g * 2^exponent), saturated at the limits of a float's or a long's integers, and 0 if g is not finite. */
 static int64_t counted(float g, int exponent, int bits)
 {
     if (!isfinite(g))
@@ -22,7 +22,7 @@ static int64_t counted(float g, int exponent, int bits)
     return (int64_t)fmax(-0x1p31, fmin(v, 2147483520.0));
 }
 
-/* A sink's memory: elements [first, first + n) of the state, as bytes, and the words of all tensors. */
+/* A sink and its memory: elements [first, first + n) of the state, as bytes; exponents and maxima of all tensors. */
 typedef struct Bowl {
     GradientSink sink;
     int64_t n;
@@ -32,7 +32,7 @@ typedef struct Bowl {
     uint32_t maxima[TENSORS_MAX], fresh;
 } Bowl;
 
-/* Neighbours of each case: what lies there before, at the ends of what integers hold now and then. */
+/* Fills a sink with old values, which also surround the range of the test. Some are near the limits of the integers. */
 static void bowl_fill(Bowl *bowl, SinkKind kind, int bits, bool fresh, int64_t first, int64_t n)
 {
     *bowl =
@@ -58,7 +58,7 @@ static void bowl_fill(Bowl *bowl, SinkKind kind, int bits, bool fresh, int64_t f
     bowl->sink = (GradientSink){.kind = kind, .bits = bits, .first = first};
 }
 
-/* A sink's pointers are into the Bowl itself, which must not move any more. */
+/* Returns the sink. Its pointers point into the Bowl, which must not be moved afterwards. */
 static const GradientSink *bowl_sink(Bowl *bowl, bool with_fresh)
 {
     bowl->sink.to = bowl->sink.kind == SINK_MAXIMA ? NULL : bowl->to;
@@ -68,7 +68,7 @@ static const GradientSink *bowl_sink(Bowl *bowl, bool with_fresh)
     return &bowl->sink;
 }
 
-/* Applies one element's expected effect to a sink. */
+/* Applies the effect that one element must have to a sink. */
 static void expect_one(Bowl *bowl, float g, int64_t element, int tensor)
 {
     const SinkKind kind = bowl->sink.kind;
@@ -98,7 +98,7 @@ static void assert_same(const Bowl *found, const Bowl *wanted)
     assert_memory_equal(found->to, wanted->to, (size_t)found->n * found->element_bytes);
 }
 
-/* Gradients with each kind of value that is special, and others of all sizes. */
+/* Makes gradients with each kind of special value, and others of all sizes. */
 static float *gradient_new(size_t n, bool special)
 {
     static const float odd[] = {0.0f,  -0.0f,     1e-42f, -1e-42f,  0x1.fffffep-1f,
@@ -142,7 +142,7 @@ static float *channels_last(const Case *c, const float *from, size_t n)
     return to;
 }
 
-/* Their upper halves, which hold them. */
+/* Returns the upper halves of the values, which are exact in bf16. */
 static uint16_t *as_bf16(const float *from, size_t n)
 {
     uint16_t *to = calloc(n, sizeof(*to));
@@ -160,17 +160,17 @@ static void clear_lower_halves(float *g, size_t n)
     }
 }
 
-/* Whole rows of one weight, some elements behind the sink's first, with neighbours on both sides. */
+/* Checks whole rows of one weight, at some distance from the sink's first element, with neighbours on both sides. */
 static void check_take(const Case *c, SinkKind kind, int bits, int how, int threads)
 {
     const int64_t n = (int64_t)c->out * c->in * c->taps, each = n / c->n_tensors;
     const int64_t first = 1000,
-                  offset = how == 0 ? 1013 : 1016; /* the latter for packs of 16 bytes */
+                  offset = how == 0 ? 1013 : 1016; /* 1016 is aligned for packs of 16 bytes */
     const GradientPlace place = {.offset = offset, .n = n, .tensor = 2, .n_tensors = c->n_tensors};
     const bool fresh = how == 2;
     Device *device = cpu_open(threads);
     float *g = gradient_new((size_t)n, (n + threads) % 2 == 0);
-    const char *which = getenv("SDTRAIN_TEST_DEVICE"); /* only CUDA's kernels take bf16 */
+    const char *which = getenv("SDTRAIN_TEST_DEVICE"); /* only CUDA's kernels accept bf16 */
     const bool is_bf16 = which && strncmp(which, "emulated", 8) == 0 && threads == 3;
     if (is_bf16)
         clear_lower_halves(g, (size_t)n);
@@ -207,12 +207,12 @@ static void a_weight_of_any_form_reaches_each_sink(void **state)
     (void)state;
     for (size_t i = 0; i < ELEMENTSOF(cases); i++)
         for (size_t k = 0; k < ELEMENTSOF(kinds); k++)
-            for (int how = 0; how < 3; how++) /* no word; a word of 0; fresh */
+            for (int how = 0; how < 3; how++) /* `fresh` is: NULL; 0; not 0 */
                 for (int threads = 1; threads <= 3; threads += 2)
                     check_take(&cases[i], kinds[k].kind, kinds[k].bits, how, threads);
 }
 
-/* -0 that is added to nothing becomes +0, as it does where 0 lies in memory. */
+/* A gradient of -0 gives +0 in fresh sums, just as if it were added to a 0 in memory. */
 static void minus_zero_is_added_to_zero(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void minus_zero_is_added_to_zero(void **state)
     device = device_free(device);
 }
 
-/* A range that begins and ends anywhere, of tensors of any length. */
+/* A range of the state is counted rightly wherever it begins and ends, with tensors of any length. */
 static void a_range_of_the_state_is_counted_wherever_it_is_cut(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void a_range_of_the_state_is_counted_wherever_it_is_cut(void **state)
     floats_free(g, (size_t)n);
 }
 
-/* Ties, signs, both ends of the range, what saturates and what counts as nothing. */
+/* The cases below are ties, signs, both ends of the range, values that saturate, and values that count as 0. */
 enum { SATURATED = 2147483520 }; /* the largest float below 2^31 */
 
 static void test_corners(void **state)
@@ -325,7 +325,8 @@ static void test_corners(void **state)
     device = device_free(device);
 }
 
-/* By each thread of a block; each is the least that is larger than the one before. */
+/* The largest value is found by whichever thread of a block has it. Each value is the next float above the one
+ * before. */
 static void the_largest_is_found_wherever_it_lies(void **state)
 {
     (void)state;
@@ -353,7 +354,7 @@ static void the_largest_is_found_wherever_it_lies(void **state)
 
 int main(void)
 {
-    /* threads that outnumber the cores must not spin */
+    /* if there are more threads than cores, they must not spin */
     (void)setenv("OMP_WAIT_POLICY", "passive", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_weight_of_any_form_reaches_each_sink),

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-state.c - the whole-range operations of the training state against loops over elements: exactly where
- * exactness is promised. */
+/* test-state.c - tests the operations over whole ranges of the training state against loops over elements, exactly
+ * where kernels.h guarantees exactness. */
 #include "kernels/test/testing-reference.h"
 
 enum { TENSORS = 9, CHUNK = 4096, SQUARES_PARTS = 64, SQUARES_LANES = 16 };
 
 static const int64_t lengths[TENSORS] = {3, 20001, 1, 4095, 4096, 17, 9000, 2, 1337};
 
-/* A state of nine tensors, the last chunk short. */
+/* A state of nine tensors, whose last chunk is shorter. */
 typedef struct Fixture {
     TensorSpan spans[TENSORS];
     int32_t exponents[TENSORS];
     int64_t n, n_chunks;
-    float *gradient; /* that the sums stand for */
+    float *gradient; /* the gradient that the sums represent */
     int32_t *sums;
     int64_t *sums64;
 } Fixture;
@@ -64,7 +64,7 @@ static StatePlan *plan_new(Device *device, const Fixture *f, int n_ranks, int ra
 
 static int64_t slots(const Fixture *f, int n_shards) { return DIV_ROUND_UP(f->n_chunks, n_shards); }
 
-/* The shard of `flat`, padded with zeros. */
+/* Returns the shard of `flat`, padded with zeros. */
 static void *shard_new(const Fixture *f, const void *flat, size_t element_bytes, int n_shards,
                        int shard)
 {
@@ -79,7 +79,7 @@ static void *shard_new(const Fixture *f, const void *flat, size_t element_bytes,
 
 static const SumType types[] = {SUM_I32, SUM_I64, SUM_F32};
 
-/* The sums of one type, whole or of one shard; `*ret_data` is to be freed. */
+/* Returns the sums of one type, of the whole state or of one shard. The caller frees *ret_data. */
 static GradientSums sums_of(const Fixture *f, SumType type, bool is_shard, int n_shards, int shard,
                             void **ret_data)
 {
@@ -95,7 +95,7 @@ static GradientSums sums_of(const Fixture *f, SumType type, bool is_shard, int n
                           .scale = scale};
 }
 
-/* The tree: 64 parts of whole lanes, each lane a chain, lanes folded in halves, parts in order. */
+/* Computes the sum by the tree: 64 parts of whole lanes, each lane a chain, lanes folded in halves, parts in order. */
 static double squares_of(const float *g, int64_t n)
 {
     int64_t each = DIV_ROUND_UP(DIV_ROUND_UP(n, (int64_t)SQUARES_PARTS), (int64_t)SQUARES_LANES) *
@@ -150,7 +150,7 @@ static void squares_are_of_each_chunk_by_one_tree(void **state)
     fixture_close(&f);
 }
 
-/* One chunk as long as the state, of any length. */
+/* Squares are right for a single chunk of any length. */
 static void squares_hold_for_any_length(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static const AdamW settings = {.lr = 1e-3f,
                                .correction1 = 0.19f,
                                .correction2 = 0.002f};
 
-/* One element, in the order of rounding that the bits have. */
+/* Computes one element's update with the order of rounding that the kernels must have. */
 static void expect_update(const AdamW *a, double decay, float g, Moments *s, int64_t i, bool ema)
 {
     const float gradient = g * a->gradient_scale;
@@ -224,7 +224,7 @@ static void expect_update(const AdamW *a, double decay, float g, Moments *s, int
         s->ema[i] = (float)decay * s->ema[i] + (float)(1.0 - decay) * s->w[i];
 }
 
-/* All shards of one world together are the whole. */
+/* Checks that all shards of one world together give the result of the whole state. */
 static void check_update(const Fixture *f, int threads, int n_shards, SumType type, bool is_shard,
                          bool ema)
 {
@@ -271,7 +271,7 @@ static void an_update_is_one_of_each_element(void **state)
     fixture_close(&f);
 }
 
-/* A shard without a chunk, where ranks outnumber chunks: nothing is touched. */
+/* A rank whose shard has no chunk, because there are more ranks than chunks, changes nothing. */
 static void a_rank_without_a_chunk_does_nothing(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void a_rank_without_a_chunk_does_nothing(void **state)
     fixture_close(&f);
 }
 
-/* Ten steps from zero moments against float64. */
+/* Ten steps from zero moments are near float64. */
 static void test_adamw(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void test_adamw(void **state)
 
 int main(void)
 {
-    /* threads that outnumber the cores must not spin */
+    /* if there are more threads than cores, they must not spin */
     (void)setenv("OMP_WAIT_POLICY", "passive", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(squares_are_of_each_chunk_by_one_tree),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-trace.c - which kernel is said to come after the last fence that was reached. */
+/* test-trace.c - tests which kernel is reported as the first one after the last fence that was reached. */
 #include "base/test/testing.h"
 #include "kernels/cuda/module/trace.h"
 
@@ -25,10 +25,10 @@ static void test_trace(void **state)
     cuda_trace_reached(&trace, first);
     assert_said("after the last fence that was reached came norm_kernel<T>, the 1st of 2 launches");
     cuda_trace_reached(&trace, second);
-    cuda_trace_reached(&trace, first); /* an older one is seen later */
+    cuda_trace_reached(&trace, first); /* an older fence is observed later */
     assert_said("no launch came after the last fence that was reached");
 
-    /* The names go round; those of a fence of too long ago are forgotten. */
+    /* The buffer of names wraps around, so the names after a very old fence are lost. */
     for (int i = 0; i < 2 * TRACE_NAMES - 1; i++)
         cuda_trace_put(&trace, "early");
     const uint64_t third = cuda_trace_place(&trace);

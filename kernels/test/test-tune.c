@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-tune.c - which candidate is taken by the emulated device's clock, which these candidates move themselves. */
+/* test-tune.c - tests which candidate is chosen by the emulated device's clock, which these candidates advance. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/plans/tune.h"
@@ -11,7 +11,7 @@
 
 enum { CANDIDATES = 4 };
 
-/* A table of candidates, and what happened to them. */
+/* A table of candidates, and a record of what was done with them. */
 typedef struct Case {
     CudaCompute *compute;
     double usec[CANDIDATES];
@@ -19,8 +19,8 @@ typedef struct Case {
     int late_every;    /* n: each n-th run of any candidate takes 50 times as long; 0: none */
     int refuses;       /* a candidate that does not run; -1: none */
     int breaks;        /* a candidate that breaks the device; -1: none */
-    int wrong;         /* bits of candidates that check() does not let pass */
-    int checks_broken; /* a candidate whose check finds the device broken, counted from 1; 0: none */
+    int wrong;         /* a bit for each candidate that check() rejects */
+    int checks_broken; /* a candidate, counted from 1, whose check finds the device broken; 0: none */
     int runs[CANDIDATES], all;
 } Case;
 
@@ -41,7 +41,7 @@ static int check(void *userdata, int i, Error *err)
 {
     const Case *c = userdata;
     if (c->wrong)
-        assert_int_equal(c->runs[i], 0); /* it comes first */
+        assert_int_equal(c->runs[i], 0); /* the check comes before any run */
     if (i + 1 == c->checks_broken)
         return error_set(err, -EIO, "the check found it broken");
     return !(c->wrong >> i & 1);
@@ -72,8 +72,8 @@ static void the_fastest_is_taken(void **state)
     assert_int_equal(choose(&c, &err), 2);
 }
 
-/* The candidate with the least workspace is taken of those that are at most 1 % slower; among equals the library's
- * order decides. */
+/* The candidate with the least workspace is chosen among those that are at most 1 % slower than the fastest; among
+ * equal ones the library's order decides. */
 static void less_workspace_is_worth_one_per_cent(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void less_workspace_is_worth_one_per_cent(void **state)
     assert_int_equal(choose(&c, &err), 2);
 }
 
-/* A round is late now and then: the median does not see it, as a mean or the slowest round would. */
+/* An occasional delayed round does not change the median; it would change a mean or the slowest round. */
 static void a_late_round_does_not_count(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void a_late_round_does_not_count(void **state)
     }
 }
 
-/* A slow candidate has only its warm runs, a fast one many runs. */
+/* A slow candidate has only its warm runs; a fast one has many runs. */
 static void runs_are_bounded(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void what_does_not_run_is_passed_over(void **state)
     device = device_free(device);
 }
 
-/* A wrong candidate is not taken however fast it is, nor is it timed. */
+/* A wrong candidate is never chosen, however fast it is, and is not timed. */
 static void what_is_wrong_is_never_taken(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void what_is_wrong_is_never_taken(void **state)
     assert_int_equal(broken.runs[2], 0);
 }
 
-/* When the time is up, the first candidate that runs is taken. */
+/* When the time for tuning is over, the first candidate that runs is chosen. */
 static void the_whole_is_bounded(void **state)
 {
     (void)state;
@@ -178,13 +178,13 @@ static void the_whole_is_bounded(void **state)
     assert_int_equal(c.runs[2], 0);
 
     CudaCompute compute = {.tuned = 0};
-    assert_int_equal(tune_candidates_max(&compute), 2); /* the first may refuse */
+    assert_int_equal(tune_candidates_max(&compute), 2); /* two, because the first may refuse */
     assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
     assert_int_equal(tune_candidates_max(&compute), TUNE_CANDIDATES_MAX);
     compute =
         (CudaCompute){.tuned = 1, .tune_began_usec = clock_monotonic_usec() - 301 * 1000000ull};
     assert_int_equal(tune_candidates_max(&compute), 2);
-    /* The seconds that the device was opened with go before the variable. */
+    /* The seconds in the device's options take precedence over the variable. */
     compute.tune_sec = 302;
     assert_int_equal(tune_candidates_max(&compute), TUNE_CANDIDATES_MAX);
     assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "1000", 1), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-copy.h - for tests: host copies of device memory, to look at and to write back.
+/* testing-copy.h - for tests: copies device memory to the host, and changes it.
  *
  * Ownership: device_copy_of() gives the caller memory to free().
  * Units:     bytes.
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "kernels/kernels.h"
 
-/* Returns a copy of device memory as LANE_COMPUTE has left it. */
+/* Returns a copy of device memory after all work queued on LANE_COMPUTE. */
 static inline void *device_copy_of(Device *device, const void *from, size_t n_bytes)
 {
     void *copy = memory_given(malloc(MAX(n_bytes, (size_t)1)));

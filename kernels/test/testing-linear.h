@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-linear.h - linear layers in bf16 against float64, for tests of them and of their plans.
+/* testing-linear.h - checks linear layers in bf16 against float64, for tests of layers and of their plans.
  *
- * Ownership: *_new() give the caller what *_free() or device_end() takes back; texts are to be freed.
+ * Ownership: *_new() give the caller objects for *_free(), or memory for device_end(); the caller frees texts.
  * Units:     elements; bytes of the device's memory.
  * Errors:    a failed assertion ends the test.
  * Threads:   the main thread.
@@ -11,7 +11,8 @@
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
-/* Rounding to bf16 changes each element by 2^-9 of it at most; f32_tolerance is for results that are summed in fp32. */
+/* Rounding to bf16 changes each element by at most 2^-9 of its value. f32_tolerance is for results that are summed in
+ * fp32. */
 static const double bf16_tolerance = 4e-3, f32_tolerance = 2e-6;
 
 static inline bool by_library(void) { return getenv("SDTRAIN_CUDA_LIBRARIES") != NULL; }
@@ -75,7 +76,7 @@ static inline float widen(uint16_t half)
     return value;
 }
 
-/* Uniform in [-1, 1), of bf16. */
+/* Returns uniform values in [-1, 1) that are exact in bf16. */
 static inline float *values_new(size_t n, uint64_t seed)
 {
     float *values = random_new(n, seed);
@@ -126,8 +127,8 @@ typedef struct Case {
     Linear *linear;
     LinearShape s;
     size_t n_x, n_y, n_w,
-        columns; /* of the weight, whose columns from s.first on are the layer's */
-    float *x, *w, *bias, *residual, *dy; /* of the host */
+        columns; /* columns of the weight; the columns of the layer begin at s.first */
+    float *x, *w, *bias, *residual, *dy; /* on the host */
     void *dx_, *dy_, *x_, *y_, *w_, *bias_, *residual_, *packed, *workspace;
 } Case;
 
@@ -182,7 +183,7 @@ static inline void case_free(Case *c)
     c->linear = linear_free(c->linear);
 }
 
-/* sums[i][j] += the products of rows of a and columns of b, a[i][k] and b[k][j] at these strides. */
+/* Returns the sums of a[i][k] b[k][j] over k, for arrays with these strides. */
 static inline double *product_new(size_t n, size_t m, size_t k, const float *a, size_t a_i,
                                   size_t a_k, const float *b, size_t b_k, size_t b_j)
 {
@@ -215,7 +216,7 @@ static inline void check_forward(Case *c)
         assert_halves(c->device, "forward", y, expected, c->n_y);
         device_end(c->device, y, c->n_y * 2);
     }
-    double *kept = doubles_new(c->n_y); /* the residual is only read */
+    double *kept = doubles_new(c->n_y); /* the residual must be unchanged */
     for (size_t i = 0; i < c->n_y; i++)
         kept[i] = (double)c->residual[i];
     assert_halves(c->device, "the residual", c->residual_, kept, c->n_y);
@@ -265,7 +266,7 @@ static inline void check_backward_weight(Case *c)
             if (column < in)
                 mine[i / c->columns * in + column] = dw[i];
             else
-                assert_true(isnan(dw[i])); /* another layer's: as they were */
+                assert_true(isnan(dw[i])); /* columns of another layer must be unchanged */
         }
         assert_near("backward by weight", mine, expected, out * in, f32_tolerance);
     }
@@ -284,7 +285,7 @@ static inline void check_backward_weight(Case *c)
 
 static const LinearShape small = {7, 24, 16};
 
-/* The plans that one layer makes; the caller frees. */
+/* Returns the plans that a device makes for one layer. The caller frees the text. */
 static inline char *make_plans(const LinearShape *shape)
 {
     Device *device = open_device(true);
@@ -308,7 +309,7 @@ static inline char *replaced(const char *text, const char *what, const char *by)
     return made;
 }
 
-/* y of the small layer, and the gradient of its weight. */
+/* Computes y of the small layer, and the gradient of its weight. */
 static inline void compute(Device *device, uint16_t *y, float *dw)
 {
     Error err = ERROR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-mma.h - launches of emulated kernels of one mma and of what loads its operands.
+/* testing-mma.h - launches of emulated kernels with one mma, and of the loads of its operands.
  *
  * Ownership: none.
  * Units:     elements; bf16 as bits.
@@ -21,17 +21,18 @@ typedef struct MmaMatrices {
     float sums[MMA_ROWS][MMA_COLUMNS];
 } MmaMatrices;
 
-/* sums += a b, by one warp whose lanes take and give elements as the PTX manual has it, element by element. */
+/* sums += a b, computed by one warp. Each lane reads and writes single elements at the places that the PTX manual
+ * defines. */
 void mma_run(uint64_t seed, MmaMatrices *m);
 
 typedef struct MmaTiles {
-    bool a_turned, b_turned;                                 /* how they lie in shared memory */
+    bool a_turned, b_turned; /* whether they are transposed in shared memory */
     uint16_t a[MMA_ROWS][MMA_DEPTH], b[MMA_DEPTH][MMA_ROWS]; /* b has twice an mma's columns */
     float once[MMA_WARPS][MMA_ROWS][MMA_ROWS];               /* a b */
     float twice[MMA_WARPS][MMA_ROWS][MMA_ROWS];              /* (a b) b */
 } MmaTiles;
 
-/* By two warps, which do the same. */
+/* Computes the products with two warps, which both compute the same. */
 void mma_run_tiles(uint64_t seed, MmaTiles *t);
 
 #ifdef __cplusplus

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-plans.h - the committed plan sets, and records of the GPUs that they are of, for tests that plan without
- * a GPU.
+/* testing-plans.h - the committed plan sets, and records of their GPUs, for tests that plan without a GPU.
  *
- * SDTRAIN_PLANS=write makes a test write the entries that it is about anew; entries of other operations stay.
+ * SDTRAIN_PLANS=write makes a test write its entries of the plan sets again; entries of other operations stay.
  *
- * Ownership: functions that return a pointer give the caller what it points to.
+ * Ownership: functions that return a pointer give the caller the object.
  * Units:     sides in pixels of the latents.
  * Errors:    a failed assertion ends the program.
  * Threads:   any.
@@ -32,12 +31,12 @@ static const PlanGpu plan_gpus[N_GPUS] = {
     {"tests/golden/gpu/h200.json", "kernels/cuda/plans/NVIDIA-H200.json"},
 };
 
-/* Pictures of 512^2 and 256^2. */
+/* Sizes of sd2-base for pictures of 512^2 and 256^2. */
 static const struct {
     int side, grain;
 } plan_sizes[] = {{64, 32}, {32, 128}};
 
-/* The batches that an encoder takes at once: pictures of 256^2 and 512^2, sides in their pixels. */
+/* The batches that an encoder processes at once: pictures of 256^2 and 512^2. Sides are in pixels of the pictures. */
 static const struct {
     int side, batch;
 } encoder_sizes[] = {{256, 32}, {512, 8}};
@@ -50,7 +49,7 @@ static inline const char *in_source(const char *path, char *text, size_t size)
     return text;
 }
 
-/* Returns the operations of the plan set that ops/gpu has brought from the GPU, or NULL. */
+/* Returns the operations of the plan set that ops/gpu has copied from the GPU, or NULL. */
 static inline json_t *measured_operations(const PlanGpu *gpu)
 {
     char path[512], name[128];
@@ -74,7 +73,7 @@ static inline char *gpu_record(const PlanGpu *gpu)
     return text;
 }
 
-/* The plan set, as its file holds it; an empty one where there is no file and one is to be written. */
+/* Reads the plan set from its file. Returns an empty one if there is no file and SDTRAIN_PLANS is set. */
 static inline json_t *plans_of(const PlanGpu *gpu)
 {
     char path[512];
@@ -94,7 +93,7 @@ static inline json_t *plans_of(const PlanGpu *gpu)
 
 /* ---- writing ---- */
 
-/* An operation a line, so that a change of one is a line of a change. */
+/* Writes one operation per line, so that a change of one operation is a change of one line. */
 static inline void write_plans(const PlanGpu *gpu, json_t *root, json_t *operations)
 {
     char path[512];
@@ -103,7 +102,7 @@ static inline void write_plans(const PlanGpu *gpu, json_t *root, json_t *operati
     size_t left = json_object_size(operations);
     FILE *f = fopen(in_source(gpu->plans, path, sizeof(path)), "we");
     assert_non_null(f);
-    (void)fputs("{", f); /* fclose() tells of what was not written */
+    (void)fputs("{", f); /* fclose() reports a failed write */
     json_object_foreach (root, key, value) {
         if (strcmp(key, "operations") == 0)
             continue;
@@ -139,7 +138,7 @@ static inline json_t *sorted(json_t *object)
     return to;
 }
 
-/* Puts the entries that were made into the set's file, in the place of all whose name begins with `kind`. */
+/* Writes the new entries to the set's file, in place of all entries whose name begins with `kind`. */
 static inline void plans_rewrite(const PlanGpu *gpu, const char *kind, json_t *made,
                                  const CudaLibraries *libraries)
 {
@@ -166,7 +165,8 @@ static inline void plans_rewrite(const PlanGpu *gpu, const char *kind, json_t *m
     write_plans(gpu, root, in_order);
 }
 
-/* Other versions have other engines: then the sets say nothing that this cuDNN could be held to. */
+/* Reports whether the sets are of another version of cuDNN. Other versions have other engines, so the sets cannot be
+ * checked with this cuDNN. */
 static inline bool plans_are_of_another_version(const CudaLibraries *libraries)
 {
     for (size_t i = 0; i < N_GPUS; i++) {

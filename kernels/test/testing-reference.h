@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-reference.h - what the kernels' tests share: inputs, and distances from a float64 reference.
+/* testing-reference.h - shared by the kernels' tests: inputs, and distances from a float64 reference.
  *
- * Ownership: floats_new() and doubles_new() give the caller memory to free(); floats_new()'s is
- *            followed by guards that floats_free() checks.
+ * Ownership: floats_new() and doubles_new() give the caller memory to free(); the memory of floats_new() is followed by
+ *            guards that floats_free() checks.
  * Units:     elements.
  * Errors:    a failed assertion ends the test.
  * Threads:   the main thread.
@@ -21,7 +21,7 @@ enum { GUARD_FLOATS = 32 };
 
 #define GUARD_VALUE 0x1.234567p+12f
 
-/* n floats, 64-byte aligned, guarded behind. */
+/* Returns n floats, 64-byte aligned, with guards behind the last one. */
 static inline float *floats_new(size_t n)
 {
     assert(n > 0 && n < (size_t)1 << 30);
@@ -46,7 +46,7 @@ static inline double *doubles_new(size_t n)
     return p;
 }
 
-/* Uniform in [-1, 1) from a seed. */
+/* Returns n uniform values in [-1, 1), drawn from a seed. */
 static inline float *random_new(size_t n, uint64_t seed)
 {
     float *p = floats_new(n);
@@ -55,13 +55,13 @@ static inline float *random_new(size_t n, uint64_t seed)
     return p;
 }
 
-/* Bytes of workspace as floats, so that the guards watch it. */
+/* Returns the size of a workspace in floats, so that guards can follow it. */
 static inline size_t workspace_floats(size_t n_bytes)
 {
-    return MAX(DIV_ROUND_UP(n_bytes, sizeof(float)), (size_t)1); /* some devices need none */
+    return MAX(DIV_ROUND_UP(n_bytes, sizeof(float)), (size_t)1); /* some need no workspace */
 }
 
-/* ||a - b|| / ||b|| <= tolerance. */
+/* Asserts ||a - b|| / ||b|| <= tolerance. */
 static inline void assert_near(const char *what, const float *a, const double *b, size_t n,
                                double tolerance)
 {

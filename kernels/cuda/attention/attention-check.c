@@ -25,7 +25,7 @@ static uint16_t bf16_of(float value)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* The score that q_element makes with the root of the head's length, which bf16 may round. */
+/* Returns the score from q_element and the root of the head's length as an element of k, which bf16 may round. */
 static float score_of(const AttentionShape *s)
 {
     const float root = sqrtf((float)s->head_dim);
@@ -37,7 +37,7 @@ static float score_of(const AttentionShape *s)
 
 static bool is_finite_bf16(uint16_t bits) { return (bits & 0x7f80u) != 0x7f80u; }
 
-/* Reports whether the tensor is a result of the pass. */
+/* Reports whether the pass writes the tensor. */
 static bool is_result(AttentionPass pass, AttentionTensor tensor)
 {
     return pass == ATTENTION_FORWARD ? tensor == ATTENTION_OUT || tensor == ATTENTION_SUMS
@@ -46,7 +46,8 @@ static bool is_result(AttentionPass pass, AttentionTensor tensor)
 
 /* ---- operands ---- */
 
-/* One image's rows. The first element of each head of q, and of k, makes the score; all else of theirs is 0. */
+/* Fills the rows of one image. The first elements of each head of q and of k make the score; the other elements of q
+ * and k are 0. */
 static void fill_rows(const AttentionShape *s, AttentionTensor tensor, uint16_t *image)
 {
     const size_t bytes = attention_image_bytes(s, tensor);
@@ -62,7 +63,7 @@ static void fill_rows(const AttentionShape *s, AttentionTensor tensor, uint16_t 
             image[row * stride + i] = bf16_of(value);
 }
 
-/* The logarithm of the sum of the exponentials of a row's scores, which are equal. */
+/* Fills in the logarithm of the sum of the exponentials of each row's scores, which are all equal. */
 static void fill_sums(const AttentionShape *s, float *sums)
 {
     for (int64_t i = 0; i < s->heads * s->q_tokens; i++) {
@@ -134,7 +135,8 @@ AttentionTensors attention_check_begin(AttentionCheck *c, int images)
     return c->tensors;
 }
 
-/* Rows of the gradients hold others' columns behind their own. */
+/* Counts the values that are not finite. Behind the columns of this tensor a row of a gradient may contain columns of
+ * other tensors, which are skipped. */
 static int64_t count_bad(const AttentionShape *s, AttentionTensor tensor, const void *image)
 {
     const int64_t rows =

@@ -9,7 +9,7 @@
 
 /* ---- entries ---- */
 
-/* An entry is a convolution's with two more keys. */
+/* Reads an entry: a convolution's entry with two more keys, "images" and "padding_mask". */
 int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
                           Error *err)
 {
@@ -25,9 +25,9 @@ int attention_choice_read(const char *operation, int n, const json_t *entry, Att
         return error_set(err, -EINVAL, "%s: images: must be a divisor of %d", operation, n);
     choice.images = images ? (int)value : n;
     if (images)
-        (void)json_object_del(engine, "images"); /* it is there */
+        (void)json_object_del(engine, "images"); /* cannot fail: the key exists */
     if (mask)
-        (void)json_object_del(engine, "padding_mask"); /* it is there */
+        (void)json_object_del(engine, "padding_mask"); /* cannot fail: the key exists */
     int r = conv_entry_read(operation, engine, &choice.engine, err);
     if (r == 0)
         *ret = choice;
@@ -73,7 +73,7 @@ static int choose(const AttentionTarget *target, const AttentionShape *shape, At
                   bool padding_mask, int64_t workspace_max_bytes, AttentionChoice *ret,
                   AttentionGraph **ret_graph, Error *err)
 {
-    int64_t bytes_of_image = 0; /* as far as it is known: a graph takes a while */
+    int64_t bytes_of_image = 0; /* 0: not yet known; avoids building graphs, which is slow */
     for (int images = shape->n; images >= 1; images--) {
         _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
         AttentionShape part = *shape;

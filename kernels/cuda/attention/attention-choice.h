@@ -2,14 +2,15 @@
 /* attention-choice.h - an attention's entry in a plan set:
  * {"engine":6,"images":4,"knobs":{"24":26},"workspace":671416576}, or with "padding_mask":true.
  *
- * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images
- * of 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
- * many. Where queries or keys do not fill tiles of 128, new entries ask for cuDNN's padding mask (attention-graph.h);
- * one without the key has none. A shape that cuDNN refused when the plans were made, or that our own kernels computed
- * in less time (attention-tile.h), has {"own_kernels":true} instead, for each of its passes.
+ * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images of
+ * 4096 tokens with 5 heads. So the pass processes the images in groups, one group after the other; "images" is the
+ * number in a group. Where the queries or keys do not fill tiles of 128, new entries use cuDNN's padding mask
+ * (attention-graph.h); an entry without the key "padding_mask" uses no mask. If cuDNN refused a shape when the plans
+ * were made, or our own kernels were faster (attention-tile.h), the entry is {"own_kernels":true} for each pass of the
+ * shape.
  *
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
- *            graph; attention_lengths_new() gives memory of the device, which attention_lengths_free() takes back.
+ *            graph; attention_lengths_new() gives device memory, which attention_lengths_free() releases.
  * Units:     workspace in bytes.
  * Errors:    0 or -errno; the text names the operation.
  * Threads:   any.
@@ -23,43 +24,46 @@
 extern "C" {
 #endif
 
-/* The most bytes that a plan made here may take of the workspace, which all operations share. */
+/* The most bytes of the shared workspace of all operations that a plan made here may use. */
 enum { ATTENTION_WORKSPACE_MAX = 1 << 30 };
 
 typedef struct AttentionChoice {
     ConvChoice engine;
-    int images; /* that the pass takes at once: a divisor of all */
+    int images; /* images that the pass processes at once: a divisor of all */
     bool padding_mask;
 } AttentionChoice;
 
-/* operation names the entry in errors, and is of n images. -EINVAL. */
+/* Reads an entry. `operation` names it in errors and has n images. Returns 0, or -EINVAL for a bad entry. */
 int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
                           Error *err);
 json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_bytes);
 json_t *attention_own_entry(void);
 bool attention_entry_is_own(const json_t *entry);
 
-/* The choice's graph, of `images` images. */
+/* Makes the graph of the choice, for choice->images images. */
 int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,
                            AttentionPass pass, const AttentionChoice *choice, AttentionGraph **ret,
                            Error *err);
-/* Whether its tokens do not fill their tiles, so that who makes a plan set asks for a padding mask first. */
+/* Reports whether the tokens of the shape leave a tile partly empty. A caller that makes a plan set then tries a
+ * padding mask first. */
 bool attention_has_tail(const AttentionShape *shape);
-/* For who makes a plan set where no GPU is: the most images at once whose workspace is at most so large, and the first
- * deterministic engine for them, with its graph; without a padding mask only where there is none with it. -ENOENT: not
- * even one image, or no engine. */
+/* For a caller that makes a plan set without a GPU. Chooses the most images at once whose workspace is at most
+ * workspace_max_bytes, and the first deterministic engine for them, and returns its graph. A shape with a tail is first
+ * tried with a padding mask, and without a mask only if no plan with one exists. -ENOENT: one image needs more
+ * workspace, or there is no engine. */
 int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
                      int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
                      Error *err);
 
-/* Returns how many bytes of the tensor each image has; 0 for the lengths, since those of all groups of images are the
- * same. */
+/* Returns how many bytes of the tensor each image has, or 0 for the lengths, because all groups of images share the
+ * same lengths. */
 size_t attention_image_bytes(const AttentionShape *shape, AttentionTensor tensor);
-/* The tensors of the images from `first` on. */
+/* Returns the tensors with pointers to the images from `first` on. */
 AttentionTensors attention_images(const AttentionShape *shape, const AttentionTensors *tensors,
                                   int64_t first);
 
-/* The lengths of all images, in `to`. free() accepts what was never made. */
+/* Allocates the lengths of all images and puts them in `to`. attention_lengths_free() accepts lengths that were never
+ * allocated. */
 int attention_lengths_new(Device *device, const AttentionShape *shape, AttentionTensors *to,
                           Error *err);
 void attention_lengths_free(Device *device, AttentionTensors *to);

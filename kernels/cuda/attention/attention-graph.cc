@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention-graph.cc - see attention-graph.h. The module's only C++ beside its kernels: an attention is about twenty
- * operations of cuDNN's backend, which cudnn-frontend, a library of headers, puts together. */
+/* attention-graph.cc - see attention-graph.h. This is the module's only C++ file besides its kernels: an attention is
+ * about twenty operations of cuDNN's backend, which cudnn-frontend, a library of C++ headers, assembles. */
 
-/* It calls cuDNN by the functions of forward.c, logs nothing, reads no JSON and throws nothing. */
+/* cudnn-frontend calls cuDNN through the functions of forward.c; these macros switch off its exceptions, log and
+ * JSON. */
 #define NV_CUDNN_DISABLE_EXCEPTION
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -14,11 +15,12 @@
 #include <cmath>
 #include <new>
 
-/* Another version may build another graph of the same shape, with other bits under the same engine. */
+/* Another version of the frontend may build a different graph for a shape, which gives other bits with the same
+ * engine. */
 static_assert(CUDNN_FRONTEND_VERSION == 13200, "ops/packages gpu gets the version that is wanted");
 
-/* The frontend has engines of its own, for other operations, which it would compile at run time. Nobody asks for them,
- * so the module does without the library that they need. */
+/* cudnn-frontend contains its own engines for other operations, which it compiles at run time with NVRTC. This module
+ * never selects these engines, so stubs that fail replace the NVRTC library. */
 #define REFUSED                                                                                    \
     {                                                                                              \
         return NVRTC_ERROR_INTERNAL_ERROR;                                                         \
@@ -40,11 +42,11 @@ struct AttentionGraph {
     fe::graph::Graph graph;
     char name[ATTENTION_NAME_MAX];
     AttentionPass pass;
-    bool padding_mask;            /* that is asked for */
-    bool has_lengths;             /* that cuDNN's graph has */
+    bool padding_mask;            /* the caller requested a mask */
+    bool has_lengths;             /* the graph reads the lengths */
     int64_t plan;                 /* its index in graph */
     std::vector<int64_t> engines; /* indices of plans that were built */
-    int64_t next, n;              /* the first index that was not tried; all that there are */
+    int64_t next, n;              /* the first index not yet tried; the number of plans */
 };
 
 enum { HEAD_MAX = 128, ALIGNMENT = 16 /* bytes */ };
@@ -67,7 +69,7 @@ static int refuse(const char *name, const char *what, fe::error_t status, Error 
 
 /* ---- the graph ---- */
 
-/* Named by its place in AttentionTensor. */
+/* Adds an input to the graph, identified by its place in AttentionTensor. */
 static Tensor tensor_of(fe::graph::Graph *graph, AttentionTensor which, const AttentionShape &s)
 {
     const bool of_keys = which == ATTENTION_K || which == ATTENTION_V;
@@ -87,7 +89,7 @@ static Tensor tensor_of(fe::graph::Graph *graph, AttentionTensor which, const At
     return graph->tensor(attributes);
 }
 
-/* Gives a result of the graph the name and the place of `like`. */
+/* Marks the tensor as a result of the graph, with the place of `which` in AttentionTensor as its identifier. */
 static void put_out(const Tensor &tensor, AttentionTensor which, int64_t heads, int64_t tokens,
                     int64_t d, int64_t n, int64_t stride)
 {
@@ -105,7 +107,7 @@ static Tensor lengths_of(fe::graph::Graph *graph, AttentionTensor which, const A
     return graph->tensor(attributes);
 }
 
-/* Causal: row i of the scores keeps its columns 0 to i. */
+/* Sets the masks of a pass. The causal mask keeps columns 0 to i of row i of the scores. */
 template <typename Attributes>
 static void mask(AttentionGraph *g, Attributes *attributes, const AttentionShape &s)
 {
@@ -158,7 +160,7 @@ static int build_graph(AttentionGraph *g, const AttentionTarget &target, const A
     g->graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT)
-        .set_sm_version(target.architecture); /* or it would ask the runtime for the GPU */
+        .set_sm_version(target.architecture); /* else cuDNN asks the runtime for it */
     if (target.record) {
         auto properties = std::make_shared<fe::DeviceProperties>();
         auto status = properties->deserialize(
@@ -184,7 +186,7 @@ static int build_graph(AttentionGraph *g, const AttentionTarget &target, const A
 
 /* ---- plans ---- */
 
-/* Builds the next plan that cuDNN makes. */
+/* Builds the next of the plans that cuDNN proposed; skips plans that cannot be built. -ENOENT: no more plans. */
 static int build_next(AttentionGraph *g, Error *err)
 {
     fe::error_t status;

@@ -19,10 +19,10 @@ struct AttentionLibrary {
     struct {
         AttentionChoice choice;
         AttentionGraph *graph; /* of choice.images images */
-        CudaWork work;         /* of one graph */
-        double usec;           /* of all images; < 0: it was not measured here */
+        CudaWork work;         /* work of one run of the graph */
+        double usec;           /* of all images; < 0: not measured here */
     } passes[N_ATTENTION_PASSES];
-    AttentionTensors lengths; /* only lengths, where a pass has a padding mask */
+    AttentionTensors lengths; /* only the lengths are set, if a pass has a padding mask */
     size_t workspace_bytes;
     int users;
     AttentionLibrary *next; /* in CudaCompute.attentions */
@@ -31,7 +31,7 @@ struct AttentionLibrary {
 /* ---- sharing ---- */
 
 /* cuDNN compiles a kernel for each graph, which takes half a second, and a network has many attentions of few shapes.
- * They run one after the other and may share their graphs. */
+ * Attentions of one shape run one after the other, so they can share their graphs. */
 static AttentionLibrary *find_shared(const CudaCompute *compute, const AttentionShape *shape)
 {
     char name[ATTENTION_NAME_MAX], other[ATTENTION_NAME_MAX];
@@ -50,7 +50,7 @@ static void share(CudaCompute *compute, AttentionLibrary *l)
     compute->attentions = l;
 }
 
-/* The object is not in the list if it is half-built. */
+/* Removes the object from the list. A half-built object is not in the list. */
 static void unshare(CudaCompute *compute, const AttentionLibrary *l)
 {
     for (AttentionLibrary **at = &compute->attentions; *at; at = &(*at)->next)
@@ -62,7 +62,7 @@ static void unshare(CudaCompute *compute, const AttentionLibrary *l)
 
 /* ---- planning ---- */
 
-/* Returns how many passes run, forward first. */
+/* Returns the number of passes of the shape; the first is forward. */
 static AttentionPass passes_of(const AttentionLibrary *l)
 {
     return l->shape.forward_only ? ATTENTION_BACKWARD : N_ATTENTION_PASSES;
@@ -73,7 +73,8 @@ static int architecture_of(const CudaCompute *compute)
     return atoi(compute->machine->architecture + strlen("sm_"));
 }
 
-/* Counts two products forward (scores, and what they weigh) and five backward. Every tensor is moved once. */
+/* Counts two products for forward (the scores, and the weighted sum of the values) and five for backward. Each tensor
+ * is moved once. */
 static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int images)
 {
     const AttentionShape *s = &l->shape;
@@ -81,13 +82,14 @@ static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int image
     attention_pass_name(s, pass, name);
     const double lines = (double)images * s->heads, width = s->head_dim;
     const double q = lines * (double)s->q_tokens, kv = lines * (double)s->kv_tokens;
-    const bool back = pass == ATTENTION_BACKWARD; /* reads out and dout, too, and writes three */
+    const bool back = pass == ATTENTION_BACKWARD; /* also reads out and dout, writes dq, dk, dv */
     return (CudaWork){.name = cuda_compute_name(cuda_compute(l->device), name),
                       .bytes = 2 * width * (back ? 4 * q + 4 * kv : 2 * q + 2 * kv) + 4 * q,
                       .flop = (back ? 10 : 4) * width * q * (double)s->kv_tokens};
 }
 
-/* Makes one pass by its entry; on a device that makes plans, a pass without an entry by what is proposed. */
+/* Makes one pass from its entry in the plans. On a device that makes plans, a pass without an entry gets the plan that
+ * attention_tune() finds. */
 static int make_pass(AttentionLibrary *l, const AttentionTarget *target, AttentionPass pass,
                      Error *err)
 {
@@ -136,7 +138,7 @@ static bool must_tune(const AttentionLibrary *l)
     return lacks && cuda_compute(l->device)->tune;
 }
 
-/* Adds the entry of each pass that has none. An entry that the set had stays as it was. */
+/* Adds an entry for each pass that has none. Entries that the set already has stay unchanged. */
 static void give_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
@@ -161,8 +163,8 @@ static void report_kernels(const AttentionLibrary *l, const char *why)
         log_warning("our own kernels, which are slow, compute %s: %s", name, why);
 }
 
-/* Reports whether our own kernels take less time for all passes together: they compute all passes or none. 0 where
- * cuDNN's passes were not all measured. */
+/* Compares the times of all passes together, because cuDNN or our own kernels must compute all passes. Returns 1 if our
+ * own kernels are faster, 0 if not or if a pass was not measured, and -errno on an error. */
 static int own_is_quicker(const AttentionLibrary *l, Error *err)
 {
     double of_library = 0, of_kernels = 0, usec;
@@ -189,8 +191,8 @@ static int own_is_quicker(const AttentionLibrary *l, Error *err)
     return of_kernels < of_library;
 }
 
-/* Gives every pass the entry of our own kernels, in place of an entry that the set had. Forward saves
- * something else by cuDNN than by our own kernels, so one of the two must compute both passes. */
+/* Gives every pass the entry of our own kernels, also in place of an entry that the set has. cuDNN's forward saves
+ * other values than our own forward, so both passes must be computed by cuDNN or both by our own kernels. */
 static void give_own_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
@@ -200,7 +202,8 @@ static void give_own_entries(const AttentionLibrary *l)
     }
 }
 
-/* Returns 1 if the plans leave the shape to our own kernels, 0 if to cuDNN. Every pass has an entry. */
+/* Returns 1 if the plans leave the shape to our own kernels, 0 if they leave it to cuDNN, or -errno. Every pass must
+ * have an entry. */
 static int left_to_kernels(const AttentionLibrary *l, Error *err)
 {
     int n_own = 0;
@@ -220,7 +223,7 @@ static int left_to_kernels(const AttentionLibrary *l, Error *err)
     return n_own > 0;
 }
 
-/* Reports whether a device that makes plans has refused the shape before. */
+/* Reports whether the plans already leave the shape to our own kernels. */
 static bool was_refused(const AttentionLibrary *l)
 {
     char name[ATTENTION_NAME_MAX];
@@ -230,7 +233,8 @@ static bool was_refused(const AttentionLibrary *l)
            attention_entry_is_own(entry);
 }
 
-/* Returns 1 if our own kernels compute the shape. tunes: a pass has no entry yet. */
+/* Returns 1 if our own kernels compute the shape, 0 if cuDNN does, or -errno. tunes: the device makes plans, and a pass
+ * has no entry yet. */
 static int make(AttentionLibrary *l, bool tunes, Error *err)
 {
     CudaCompute *compute = cuda_compute(l->device);
@@ -308,11 +312,11 @@ void attention_library_plan_text(const AttentionLibrary *l, KernelPass pass, cha
 
 /* ---- running ---- */
 
-/* Runs one group of images after the other, in the same workspace. */
+/* Runs the pass for one group of images after the other. All groups use the same workspace. */
 static void run(AttentionLibrary *l, AttentionPass pass, const AttentionTensors *tensors,
                 void *workspace)
 {
-    (void)cuda_compute_stream(l->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(l->device); /* makes the device's GPU current */
     for (int first = 0; first < l->shape.n; first += l->passes[pass].choice.images) {
         Error err = ERROR_INIT;
         AttentionGraph *graph = l->passes[pass].graph;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention-library.h - an attention in bf16 by cuDNN, by the engines that the device's plans name.
+/* attention-library.h - an attention in bf16, computed by cuDNN with the engines that the device's plans name.
  *
  * Ownership: attention_library_new() gives the caller a share of the object of that shape, which
- *            attention_library_free() gives back; it accepts NULL. It borrows its device.
+ *            attention_library_free() releases; attention_library_free() accepts NULL. The object borrows its device.
  * Units:     bytes.
  * Errors:    see attention_library_new(). A call that fails while it runs breaks the device.
  * Threads:   LANE_COMPUTE's.
@@ -17,10 +17,11 @@ extern "C" {
 
 typedef struct AttentionLibrary AttentionLibrary;
 
-/* *ret is NULL where the plans leave the shape to our own kernels: cuDNN refused it when they were made, or was slower
- * than attention-tile.h. Only where cuda_compute_begin() has given 1. -ENOENT: they have no entry for a pass; -EINVAL:
- * cuDNN refuses the entry, it is not deterministic, or it is of another kind than the other pass's; all name the
- * operation. A device that makes plans gets entries, which say so where our own kernels are to compute the shape. */
+/* *ret is NULL where the plans leave the shape to our own kernels, because cuDNN refused the shape when the plans were
+ * made or was slower than attention-tile.h. Call this only where cuda_compute_begin() has returned 1. -ENOENT: the
+ * plans have no entry for a pass. -EINVAL: cuDNN refuses the entry, its engine is not deterministic, or the plans leave
+ * only one of the two passes to our own kernels. All texts name the operation. A device that makes plans adds the
+ * missing entries instead, including those for our own kernels. */
 int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
                           Error *err);
 AttentionLibrary *attention_library_free(AttentionLibrary *library);

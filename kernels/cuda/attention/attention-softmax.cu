@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention-softmax.cu - see attention-unfused.h. A block of THREADS takes a row: it reads it once for the maximum,
- * once for the sum, and once for the result; rows stay in the caches. */
+/* attention-softmax.cu - see attention-unfused.h. A block of THREADS threads computes a row. It reads the row once for
+ * the maximum, once for the sum, and once for the result; rows stay in the caches. */
 #include "kernels/cuda/attention/attention-unfused.h"
 #include "kernels/cuda/kernels/kernel.cuh"
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-tile.cu - see attention-tile.h.
  *
- * All keys and values of a head lie in a block's shared memory, KT tiles of 16. A warp takes 16 queries: their scores
- * are sums of one mma after the other and stay in registers, where the softmax finds them; narrowed, they are an
- * operand of the next product.
+ * A block's shared memory contains all keys and values of a head, in KT tiles of 16. A warp computes 16 queries: their
+ * scores are sums of consecutive mma operations and stay in registers, where the softmax is computed; narrowed, they
+ * are an operand of the next product.
  *
- * Backward makes the probabilities again from what forward saved. Eight warps take 128 queries and put probabilities
- * and slopes of the scores into shared memory; then each warp adds 16 columns of dk or of dv over these queries. A
- * cluster of blocks shares the queries of a head; their sums are added in the blocks' order.
+ * Backward computes the probabilities again from the values that forward saved. Eight warps process 128 queries and
+ * store probabilities and slopes of the scores in shared memory; then each warp adds up 16 columns of dk or of dv over
+ * these queries. A cluster of blocks shares the queries of a head; the sums of the blocks are added in the blocks'
+ * order.
  *
- * Places behind the last key have the probability 0, whatever the scores of the others are; rows behind the last
- * query have no weight. */
+ * Places behind the last key have the probability 0, whatever the scores of the keys are; rows behind the last query
+ * have no weight. */
 #include "kernels/cuda/attention/attention-tile.h"
 
 #include "kernels/cuda/kernels/mma.cuh"
@@ -19,13 +20,13 @@
 
 enum {
     HEAD = 64,         /* elements of a head */
-    TILE = 16,         /* rows and columns of what one load brings */
-    KEYS_MAX = 80,     /* whose sums of a warp are 40 registers */
-    ROW = HEAD + 8,    /* elements from row to row in shared memory: mma.cuh */
-    ROWS = 16 * WARPS, /* queries that a block has at once */
-    ROUNDS = 2, /* so many times ROWS a block of backward takes, before there are more blocks */
+    TILE = 16,         /* rows and columns that one load reads */
+    KEYS_MAX = 80,     /* a warp's sums of so many keys are 40 registers */
+    ROW = HEAD + 8,    /* elements from row to row in shared memory: see mma.cuh */
+    ROWS = 16 * WARPS, /* queries that a block processes at once */
+    ROUNDS = 2, /* more blocks are used only beyond ROUNDS * ROWS queries for each (backward) */
     CLUSTER_BLOCKS = 8,
-    SUMS_ROW = HEAD + 8, /* of fp32, for backward's end */
+    SUMS_ROW = HEAD + 8, /* floats from row to row of the sums at the end of backward */
 };
 
 static_assert(CLUSTER_BLOCKS <= 8, "more are not for every GPU");
@@ -35,7 +36,7 @@ bool attention_tile_serves(const Device *device, const AttentionShape *shape)
     return device->type == DATA_BF16 && shape->head_dim == HEAD && shape->kv_tokens <= KEYS_MAX;
 }
 
-/* The kernels take these of an AttentionShape. */
+/* The parts of an AttentionShape that the kernels use. */
 struct TileHeads {
     int64_t queries, q_stride, kv_stride, out_stride;
     int keys, rounds;
@@ -59,7 +60,7 @@ static TileHeads heads_of(const AttentionShape *s, int rounds, Pointers... point
                      in_packs<Bf16>(s->q_stride, pointers...) && in_packs<Bf16>(s->kv_stride)};
 }
 
-/* A query sees the first so many keys. */
+/* Returns how many keys, from the first one on, the query sees. */
 __device__ static inline int keys_of(const TileHeads &h, int64_t query)
 {
     return h.causal && query < h.keys ? (int)query + 1 : h.keys;
@@ -69,7 +70,7 @@ __device__ static inline int keys_of(const TileHeads &h, int64_t query)
 
 enum { WORDS = HEAD / 8 };
 
-/* The place of a token of this block's head. grid: y head, z image. */
+/* Returns the address of token i of this block's head. In the grid, y is the head and z the image. */
 template <typename T>
 __device__ static inline T *token(T *base, int64_t tokens, int64_t stride, int64_t i)
 {
@@ -109,7 +110,7 @@ __device__ static inline void store_two(Bf16 *to, uint32_t word, bool packs)
     }
 }
 
-/* All threads bring the keys, or the values; what is behind the last one is 0. */
+/* All threads load the keys, or the values, into shared memory. Rows behind the last key are 0. */
 template <int KT>
 __device__ static inline void bring_keys(const TileHeads &h, const Bf16 *from, Bf16 *to)
 {
@@ -122,7 +123,7 @@ __device__ static inline void bring_keys(const TileHeads &h, const Bf16 *from, B
     }
 }
 
-/* A warp brings 16 rows, of which so many are there. */
+/* A warp loads 16 rows into shared memory. Rows from `there` on do not exist and become 0. */
 __device__ static inline void bring_rows(const Bf16 *from, int64_t stride, int there, Bf16 *to,
                                          bool packs)
 {
@@ -137,7 +138,7 @@ __device__ static inline void bring_rows(const Bf16 *from, int64_t stride, int t
     }
 }
 
-/* Over the four lanes that share a row of sums. */
+/* Combines the values of the four lanes that share a row of sums. */
 __device__ static inline float row_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -152,7 +153,7 @@ __device__ static inline float row_sum(float x)
 
 /* ---- forward ---- */
 
-/* scores[n]: of keys 8n to 8n + 7. */
+/* Computes the scores of 16 queries; scores[n] are those of keys 8n to 8n + 7. */
 template <int KT>
 __device__ static inline void multiply_keys(const Bf16 *queries, const Bf16 *keys,
                                             MmaSums scores[2 * KT])
@@ -170,7 +171,8 @@ __device__ static inline void multiply_keys(const Bf16 *queries, const Bf16 *key
     }
 }
 
-/* Scores become exponentials; for the two rows of a lane, the largest score and the sum. */
+/* Turns scores into exponentials. Stores, for the two rows of a lane, the largest score in `most` and the sum of the
+ * exponentials in `sum`. */
 template <int KT>
 __device__ static inline void exponentials(const TileHeads &h, int64_t first,
                                            MmaSums scores[2 * KT], float most[2], float sum[2])
@@ -191,7 +193,7 @@ __device__ static inline void exponentials(const TileHeads &h, int64_t first,
         UNROLL for (int n = 0; n < 2 * KT; n++) UNROLL for (int i = 0; i < 2; i++)
         {
             float *score = &scores[n].at[2 * row + i];
-            *score = vector_exp(*score - most[row]); /* of -infinity: 0 */
+            *score = vector_exp(*score - most[row]); /* 0 for a score of -infinity */
             sum[row] += *score;
         }
         sum[row] = row_sum(sum[row]);
@@ -214,7 +216,7 @@ __device__ static inline void multiply_values(const MmaA weights[KT], const Bf16
     }
 }
 
-/* Puts a lane's sums, times what its rows have, narrowed, into 16 rows in shared memory. */
+/* Multiplies a lane's sums by the factor of their row, narrows them and stores them in 16 rows of shared memory. */
 __device__ static inline void put_rows(const MmaSums sums[HEAD / 8], const float times[2], Bf16 *to)
 {
     const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
@@ -228,7 +230,7 @@ __device__ static inline int64_t row_number(const TileHeads &h, int64_t query)
     return ((int64_t)blockIdx.z * gridDim.y + blockIdx.y) * h.queries + query;
 }
 
-/* 16 queries from `first` on, by a warp whose rows in shared memory are `mine`. */
+/* One warp computes 16 queries from `first` on. The warp's rows in shared memory are `mine`. */
 template <int KT>
 __device__ static inline void forward_rows(const TileHeads &h, const Bf16 *q, const Bf16 *keys,
                                            const Bf16 *values, int64_t first, Bf16 *mine, Bf16 *out,
@@ -246,7 +248,7 @@ __device__ static inline void forward_rows(const TileHeads &h, const Bf16 *q, co
     UNROLL for (int j = 0; j < KT; j++) weights[j] = words_of_a(scores[2 * j], scores[2 * j + 1]);
     multiply_values<KT>(weights, values, sums);
     const float inverse[2] = {1.0f / sum[0], 1.0f / sum[1]};
-    __syncwarp(); /* all have read their queries */
+    __syncwarp(); /* all lanes have read their queries */
     put_rows(sums, inverse, mine);
     __syncwarp();
     UNROLL for (int i = 0; i < TILE * WORDS / 32; i++)
@@ -286,7 +288,7 @@ static size_t forward_bytes(int tiles)
     return (size_t)(2 * tiles * TILE + ROWS) * ROW * sizeof(Bf16);
 }
 
-/* Runs a statement with KT as the tiles of 16 that these keys take. */
+/* Runs a statement with KT defined as a number of tiles of 16 that is enough for `keys` keys. */
 #define WITH_TILES(keys, ...)                                                                      \
     do {                                                                                           \
         if ((keys) <= 16) {                                                                        \
@@ -314,7 +316,7 @@ void attention_tile_forward(Device *device, const AttentionShape *s, const void 
 
 /* ---- backward ---- */
 
-/* A query has what forward saved, the sum of dout * out, and the number of keys that it sees. */
+/* The values that forward saved for a query, the query's sum of dout * out, and the number of keys that it sees. */
 struct BackwardRow {
     float most, inverse, delta;
     int keys;
@@ -322,18 +324,18 @@ struct BackwardRow {
 
 template <int KT> struct BackwardShared {
     Bf16 keys[KT * TILE * ROW], values[KT * TILE * ROW];
-    Bf16 queries[ROWS * ROW], slopes[ROWS * ROW]; /* slopes: of the output */
-    Bf16 weights[ROWS * (KT * TILE + 8)];     /* probabilities, of each query those of all keys */
+    Bf16 queries[ROWS * ROW], slopes[ROWS * ROW]; /* slopes: gradient of the output */
+    Bf16 weights[ROWS * (KT * TILE + 8)];     /* probabilities: for each query those of all keys */
     Bf16 differences[ROWS * (KT * TILE + 8)]; /* slopes of the scores, without the scale */
     BackwardRow rows[ROWS];
 };
 
-/* At the end, where the rest was: dv and dk of this block's queries. */
+/* dv and dk of this block's queries. At the end they replace BackwardShared in shared memory. */
 template <int KT> struct BackwardSums {
     float of[2][KT * TILE * SUMS_ROW];
 };
 
-/* A warp brings 16 rows of dout, and their sums of dout * out. */
+/* A warp loads 16 rows of dout, and computes each row's sum of dout * out. */
 __device__ static inline void bring_slopes(const TileHeads &h, const Bf16 *dout, const Bf16 *out,
                                            int there, Bf16 *to, BackwardRow *rows)
 {
@@ -362,7 +364,7 @@ __device__ static inline void bring_slopes(const TileHeads &h, const Bf16 *dout,
     }
 }
 
-/* And what forward saved of them. */
+/* A warp loads the values that forward saved for its 16 rows, and computes how many keys each row sees. */
 __device__ static inline void bring_saved(const TileHeads &h, const float *saved, int64_t first,
                                           int there, BackwardRow *rows)
 {
@@ -375,7 +377,8 @@ __device__ static inline void bring_saved(const TileHeads &h, const float *saved
     }
 }
 
-/* 16 queries and 16 keys: probabilities and slopes, from scores and the products of dout and the values. */
+/* For 16 queries and 16 keys: turns scores into probabilities (weights), and products of dout and the values into
+ * slopes of the scores (differences). */
 __device__ static inline void slopes_of(const TileHeads &h, const BackwardRow *rows, int first_key,
                                         MmaSums weights[2], MmaSums differences[2])
 {
@@ -397,7 +400,8 @@ __device__ static inline void put_words(const MmaA &words, Bf16 *to, int stride)
         (uint32_t *)(void *)(to + (g + i % 2 * 8) * stride + i / 2 * 8 + 2 * t) = words.at[i];
 }
 
-/* A warp's 16 queries: probabilities and slopes into shared memory; slopes[j]: the latter of 16 keys, as an operand. */
+/* For a warp's 16 queries: stores the probabilities and the slopes of the scores in shared memory. slopes[j] are the
+ * slopes of 16 keys, as an operand of mma. */
 template <int KT>
 __device__ static inline void multiply_back(const TileHeads &h, BackwardShared<KT> *s,
                                             MmaA slopes[KT])
@@ -452,7 +456,7 @@ __device__ static inline void write_dq(const TileHeads &h, const MmaA slopes[KT]
     }
 }
 
-/* Adds so many times 16 queries to the warp's 16 columns: warps 0 to 3 have dv, the others dk. */
+/* Adds `steps` times 16 queries to the warp's 16 columns. Warps 0 to 3 compute dv, the others dk. */
 template <int KT>
 __device__ static inline void add_queries(const BackwardShared<KT> *s, int steps,
                                           MmaSums sums[2 * KT])
@@ -481,7 +485,7 @@ __device__ static inline void put_sums(const MmaSums sums[2 * KT], BackwardSums<
         mine[(n / 2 * TILE + g + i / 2 * 8) * SUMS_ROW + n % 2 * 8 + 2 * t + i % 2] = sums[n].at[i];
 }
 
-/* Two neighbouring sums over the cluster's blocks, in their order. */
+/* Adds two neighbouring sums of all blocks of the cluster, in the blocks' order. */
 __device__ static inline void cluster_sum(const float *mine, float sum[2])
 {
     for (unsigned rank = 0; rank < cluster_size(); rank++) {
@@ -491,7 +495,7 @@ __device__ static inline void cluster_sum(const float *mine, float sum[2])
     }
 }
 
-/* The cluster's threads take 8 elements each of dv, then of dk. */
+/* Each thread of the cluster computes 8 elements at a time, first of dv, then of dk. */
 template <int KT>
 __device__ static inline void write_sums(const TileHeads &h, const BackwardSums<KT> *s, Bf16 *dk,
                                          Bf16 *dv)
@@ -549,15 +553,16 @@ __global__ void __launch_bounds__(THREADS, 2)
     put_sums<KT>(sums, all);
     cluster_sync();
     write_sums<KT>(h, all, dk, dv);
-    cluster_sync(); /* none ends while another one reads its memory */
+    cluster_sync(); /* no block ends while another block reads its memory */
 }
 
 #ifdef __CUDACC__
-/* Beyond 48 KiB a kernel must ask, on each GPU. A refusal shows at the launch. */
+/* A kernel may use more than 48 KiB of shared memory only after this call, which is needed on each GPU. If CUDA
+ * refuses, the launch fails. */
 template <typename Kernel>
 static void allow_shared(const Device *device, Kernel kernel, size_t n_bytes)
 {
-    (void)cuda_compute_stream(device); /* its GPU becomes current */
+    (void)cuda_compute_stream(device); /* makes the device's GPU current */
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)n_bytes);
 }
 #else

@@ -30,13 +30,14 @@ typedef struct AttentionTuning {
     TuneCandidate candidates[TUNED_MAX];
     int n;
     AttentionTensors tensors;
-    AttentionCheck *check; /* of as many images as the largest group has */
+    AttentionCheck *check; /* operands for the images of the largest group */
     void *workspace;
 } AttentionTuning;
 
 /* ---- candidates ---- */
 
-/* The engines of the newest graph that fit; how many, or -errno. */
+/* Adds the engines of the newest graph whose workspace fits. Returns their number, or -errno. *least_bytes is the
+ * smallest workspace of all engines tried. */
 static int add_engines(AttentionTuning *t, int64_t *least_bytes, Error *err)
 {
     const int wanted = MIN(tune_candidates_max(t->compute), (int)ENGINES_MAX);
@@ -60,12 +61,12 @@ static int add_engines(AttentionTuning *t, int64_t *least_bytes, Error *err)
     return n;
 }
 
-/* Only backward needs a workspace that grows with the images. */
+/* Tries several numbers of images only for backward, because only its workspace grows with the images. */
 static int find_candidates(AttentionTuning *t, Error *err)
 {
     const bool late = tune_candidates_max(t->compute) < TUNED_MAX;
     const int sizes = t->pass == ATTENTION_BACKWARD && !late ? SIZES_MAX : 1;
-    int64_t bytes_of_image = 0; /* as far as it is known */
+    int64_t bytes_of_image = 0; /* of workspace, once known */
     for (int images = t->shape->n; images >= 1 && t->n_graphs < sizes; images--) {
         AttentionShape part = *t->shape;
         int64_t bytes = 0;
@@ -100,7 +101,7 @@ static int make_operands(AttentionTuning *t, Error *err)
     const AttentionTensor last = t->pass == ATTENTION_FORWARD ? ATTENTION_SUMS : ATTENTION_DV;
     AttentionShape part = *t->shape;
     int64_t workspace = 1;
-    part.n = t->images[0]; /* the others are smaller */
+    part.n = t->images[0]; /* the other groups are smaller */
     int r = attention_check_new(device, &part, t->pass, &t->check, err);
     if (r == 0)
         r = attention_lengths_new(device, t->shape, &t->tensors, err);
@@ -112,13 +113,13 @@ static int make_operands(AttentionTuning *t, Error *err)
     return r < 0 ? r : device_allocate(device, (size_t)workspace, &t->workspace, err);
 }
 
-/* ---- far below zero ---- */
+/* ---- results where all scores are far below zero ---- */
 
 static void report_refused(const AttentionTuning *t, int candidate, const char *why)
 {
     char name[ATTENTION_NAME_MAX], knobs[200] = "";
     ConvChoice choice = {.engine = -1};
-    Error unknown = ERROR_INIT; /* then it is -1 */
+    Error unknown = ERROR_INIT; /* ignored: the engine stays -1 */
     attention_pass_name(t->shape, t->pass, name);
     (void)attention_graph_choice(t->graphs[t->of[candidate].graph], &choice, &unknown);
     for (int i = 0; i < choice.n_knobs; i++) {
@@ -141,7 +142,7 @@ static int is_finite(void *userdata, int candidate, Error *err)
     Error refused = ERROR_INIT;
     const AttentionTensors tensors = attention_check_begin(t->check, images);
     int r = attention_graph_select(graph, t->of[candidate].engine, &refused);
-    (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(t->compute->device); /* makes the device's GPU current */
     if (r == 0)
         r = attention_graph_execute(graph, t->target->handle, &tensors, t->workspace, &refused);
     if (r < 0) {
@@ -159,10 +160,10 @@ static int is_finite(void *userdata, int candidate, Error *err)
 static bool start(void *userdata, int candidate)
 {
     AttentionTuning *t = userdata;
-    Error refused = ERROR_INIT; /* another one is taken */
+    Error refused = ERROR_INIT; /* ignored: another candidate is chosen */
     AttentionGraph *graph = t->graphs[t->of[candidate].graph];
     int r = attention_graph_select(graph, t->of[candidate].engine, &refused);
-    (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(t->compute->device); /* makes the device's GPU current */
     for (int first = 0; r == 0 && first < t->shape->n; first += t->images[t->of[candidate].graph]) {
         const AttentionTensors part = attention_images(t->shape, &t->tensors, first);
         r = attention_graph_execute(graph, t->target->handle, &part, t->workspace, &refused);
@@ -247,7 +248,7 @@ static bool start_tile(void *userdata, int candidate)
 {
     const TileTuning *t = userdata;
     void *const *of = t->tensors.of;
-    (void)candidate; /* there is one */
+    (void)candidate; /* there is only one candidate */
     if (t->pass == ATTENTION_FORWARD)
         attention_tile_forward(t->device, t->shape, of[ATTENTION_Q], of[ATTENTION_K],
                                of[ATTENTION_V], of[ATTENTION_OUT], of[ATTENTION_SUMS]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention-unfused.c - see attention-unfused.h. Products are column-major (matmul.h), so a row-major matrix is its
- * transpose there:
+/* attention-unfused.c - see attention-unfused.h. Products are column-major (matmul.h), so a row-major matrix appears as
+ * its transpose:
  *     S^T[keys][queries] = K[keys][d] q^T[d][queries]    K lies as [d][keys]
  *     out^T[d][queries]  = v^T[d][keys] P^T[keys][queries] */
 #include "kernels/cuda/attention/attention-unfused.h"
@@ -31,13 +31,13 @@ static void product_name(const AttentionShape *s, const char *product, char name
                    product);
 }
 
-/* Each head's rows begin where cuBLASLt's alignment wants them, whatever the image and the head. */
+/* Reports whether the rows of each head begin at cuBLASLt's alignment, for every image and head. */
 bool attention_unfused_serves(const AttentionShape *s)
 {
     const int whole = DEVICE_ALIGNMENT / 2;
     return s->forward_only && !s->causal && s->head_dim >= HEAD_MIN && s->head_dim <= HEAD_MAX &&
            s->head_dim % whole == 0 && s->q_stride % whole == 0 && s->kv_stride % whole == 0 &&
-           s->kv_tokens % 8 == 0; /* rows of probabilities begin on 16 bytes */
+           s->kv_tokens % 8 == 0; /* rows of probabilities begin at multiples of 16 bytes */
 }
 
 static bool has_entry(const CudaCompute *compute, const char *name)
@@ -99,7 +99,7 @@ AttentionUnfused *attention_unfused_free(AttentionUnfused *u)
     return NULL;
 }
 
-/* The workspace: scores, probabilities, and what a product takes. */
+/* Offsets in the workspace: scores begin at 0, followed by the probabilities and the workspace of a product. */
 typedef struct Parts {
     size_t probabilities, product, end;
 } Parts;
@@ -117,7 +117,7 @@ static Parts parts_of(const AttentionUnfused *u)
 
 size_t attention_unfused_workspace_bytes(const AttentionUnfused *u) { return parts_of(u).end; }
 
-/* Element `token * stride + head * d` of bf16 rows, of the image. */
+/* Returns the address of the first element of a head of an image in bf16 rows. */
 static char *rows_of(const void *base, int image, int64_t tokens, int64_t stride, int head, int d)
 {
     const int64_t first = image * tokens * stride + (int64_t)head * d;

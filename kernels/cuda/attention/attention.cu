@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.cu - softmax(q k^T / sqrt(d)) v: by cuDNN or cuBLASLt where the device's plans have it (attention-library.h,
- * attention-unfused.h), else without a library: by tensor cores for what attention-tile.h serves, and by the kernels
- * here, of any length, in fp32 and bf16, deterministic, not fast.
+/* attention.cu - softmax(q k^T / sqrt(d)) v. cuDNN or cuBLASLt computes it where the device's plans have an entry
+ * (attention-library.h, attention-unfused.h). Otherwise no library is used: tensor cores compute the shapes that
+ * attention-tile.h serves, and the kernels here compute all others, of any length, in fp32 and bf16; they are
+ * deterministic but slow.
  *
- * A block of one warp takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
- * memory; backward makes them again from the row's maximum and 1 / sum, which forward saved. */
+ * A block of one warp computes one query of one head (forward, dq) or one key (dk, dv). The probabilities of a row are
+ * in shared memory; backward computes them again from the row's maximum and 1 / sum, which forward saved. */
 #include "kernels/cuda/attention/attention-library.h"
 #include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-unfused.h"
@@ -17,19 +18,19 @@
 enum {
     LANES_OF_QUERY = 32,
     HEAD_MAX = 512,         /* elements of a head */
-    TOKENS_MAX = 11 * 1024, /* whose floats fit 48 KiB of shared memory */
+    TOKENS_MAX = 11 * 1024, /* so many floats fit 48 KiB of shared memory */
 };
 
 struct Attention {
     Device *device;
     AttentionShape shape;
-    AttentionLibrary *library; /* this, the next, or, where both are NULL, our own kernels: */
+    AttentionLibrary *library; /* if library and unfused are NULL, our own kernels compute all */
     AttentionUnfused *unfused;
-    bool tile; /* those of attention-tile.h */
+    bool tile; /* our own kernels are those of attention-tile.h */
 };
 
 #ifndef SDTRAIN_CUDA_ATTENTION
-/* This build has no cuDNN for it: every attention is the kernels'. */
+/* This build has no cuDNN for attention: our own kernels compute every attention. */
 int attention_library_new(Device *, const AttentionShape *, AttentionLibrary **ret, Error *)
 {
     *ret = NULL;
@@ -74,7 +75,7 @@ void attention_unfused_forward(AttentionUnfused *, const void *, const void *, c
 }
 #endif
 
-/* The kernels take these of an AttentionShape. */
+/* The parts of an AttentionShape that the kernels use. */
 struct Heads {
     int64_t queries, keys, q_stride, kv_stride, out_stride;
     int heads, d;
@@ -82,7 +83,8 @@ struct Heads {
     bool causal;
 };
 
-/* The keys that a query sees are the first so many, and the queries that see a key those from this one on. */
+/* Returns how many keys, from the first one on, the query sees. first_query_of() returns the first query that sees a
+ * key. */
 __device__ static inline int64_t keys_of(const Heads &h, int64_t query)
 {
     return h.causal ? query + 1 : h.keys;
@@ -168,7 +170,7 @@ size_t cuda_attention_workspace_bytes(const Attention *attention)
         return attention_unfused_workspace_bytes(attention->unfused);
     if (attention->tile || attention->shape.forward_only)
         return 0;
-    return rows_of(attention) * sizeof(float); /* of each query: sum of dout * out */
+    return rows_of(attention) * sizeof(float); /* for each query: sum of dout * out */
 }
 
 size_t cuda_attention_saved_bytes(const Attention *attention)
@@ -178,7 +180,7 @@ size_t cuda_attention_saved_bytes(const Attention *attention)
     return rows_of(attention) * 2 * sizeof(float);
 }
 
-/* The place of a token of this block's head. grid: x token, y head, z image. */
+/* Returns the address of token i of this block's head. In the grid, x is the token, y the head and z the image. */
 template <typename T>
 __device__ static inline T *token(T *base, int64_t tokens, int64_t stride, int64_t i, int d)
 {
@@ -211,8 +213,8 @@ __device__ static inline float warp_max(float x)
 #define SHARED_FLOATS(name) float *name = (float *)emulate::shared()
 #endif
 
-/* The bytes of so many floats, in whole words of 16 bytes: the compiler reads such words in the rest of a loop, and
- * memcheck takes what lies behind the last float for an error. */
+/* Returns the bytes of so many floats, rounded up to words of 16 bytes: the compiler reads such words in the rest of a
+ * loop, and memcheck reports a read behind the last float as an error. */
 static size_t shared_bytes(int64_t floats) { return (size_t)DIV_ROUND_UP(floats, 4) * 16; }
 
 template <typename T>
@@ -233,7 +235,7 @@ __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const 
         sum += weights[i];
     }
     sum = warp_sum(sum);
-    __syncwarp(); /* all see the weights */
+    __syncwarp(); /* all lanes see the weights */
     const float inverse = 1.0f / sum;
     for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
         float value = 0;
@@ -270,7 +272,7 @@ void cuda_attention_forward(Attention *attention, const void *q, const void *k, 
                              (const T *)k, (const T *)v, (T *)out, (float *)saved));
 }
 
-/* The probability that a query gives a key, and the gradient of their scaled product. */
+/* Computes the probability that a query gives to a key, and the gradient of their dot product (before scaling). */
 template <typename T>
 __device__ static inline void pair_slope(const Heads &h, const T *q, const T *k, const T *v,
                                          const T *dout, const float *saved, float delta,
@@ -315,7 +317,7 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
                                      const float *saved, const T *dout, const float *deltas, T *dk,
                                      T *dv)
 {
-    SHARED_FLOATS(columns); /* of the key: probabilities [queries], or slopes */
+    SHARED_FLOATS(columns); /* [queries]: the key's probabilities, then its slopes */
     const int64_t key = blockIdx.x, first = first_query_of(h, key);
     const T *mine = token(k, h.keys, h.kv_stride, key, h.d);
     const T *value = token(v, h.keys, h.kv_stride, key, h.d);

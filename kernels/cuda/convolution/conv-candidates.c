@@ -15,7 +15,7 @@ typedef struct Descriptors {
 static void descriptors_clear(Descriptors *d)
 {
     while (d->n > 0)
-        (void)cudnnBackendDestroyDescriptor(d->items[--d->n]); /* nothing can be done about it */
+        (void)cudnnBackendDestroyDescriptor(d->items[--d->n]); /* a failure is ignored */
 }
 
 static int failed(const ConvGraph *graph, const char *what, cudnnStatus_t status, Error *err)
@@ -27,7 +27,7 @@ static int failed(const ConvGraph *graph, const char *what, cudnnStatus_t status
                      cudnnGetErrorString(status), said);
 }
 
-/* Appends n empty ones, for results to be read into. */
+/* Appends n empty descriptors, into which results are read. */
 static cudnnStatus_t descriptors_add(Descriptors *d, cudnnBackendDescriptorType_t type, int n)
 {
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -45,7 +45,7 @@ static cudnnStatus_t read_engine(const ConvGraph *graph, Descriptor config, Conv
 {
     _cleanup_(descriptors_clear) Descriptors engine = {0};
     int64_t n = 0;
-    Error ignored = ERROR_INIT; /* without notes nothing is known of it */
+    Error ignored = ERROR_INIT; /* an engine without notes does not count as deterministic */
     cudnnStatus_t status = descriptors_add(&engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -82,7 +82,7 @@ static cudnnStatus_t read_knobs(Descriptor config, ConvChoice *ret)
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all candidates ---- */
 
 static cudnnStatus_t heuristics_query(const ConvGraph *graph, cudnnBackendHeurMode_t mode,
                                       Descriptor heuristics)
@@ -101,7 +101,7 @@ static cudnnStatus_t heuristics_query(const ConvGraph *graph, cudnnBackendHeurMo
     return status == CUDNN_STATUS_SUCCESS ? cudnnBackendFinalize(heuristics) : status;
 }
 
-/* How many of one mode are now in ret; -errno. */
+/* Stores the proposals of one mode of the heuristics in ret. Returns their number, or -errno. */
 static int candidates_of_mode(const ConvGraph *graph, cudnnBackendHeurMode_t mode,
                               ConvCandidate *ret, int room, Error *err)
 {
@@ -111,7 +111,7 @@ static int candidates_of_mode(const ConvGraph *graph, cudnnBackendHeurMode_t mod
     if (status != CUDNN_STATUS_SUCCESS)
         return failed(graph, "asking its heuristics", status, err);
     if (heuristics_query(graph, mode, heuristics.items[0]) != CUDNN_STATUS_SUCCESS)
-        return 0; /* this mode knows nothing of the graph; another may */
+        return 0; /* this mode has no proposal for the graph; another mode may have one */
     status = descriptors_add(&configs, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                              MIN(room, (int)CONV_CANDIDATES_MAX));
     if (status == CUDNN_STATUS_SUCCESS)
@@ -156,7 +156,7 @@ int conv_candidates_first(const ConvGraph *graph, int64_t workspace_max_bytes, C
         return n;
     for (int i = 0; i < n; i++) {
         _cleanup_(conv_plan_freep) ConvPlan *plan = NULL;
-        Error refused = ERROR_INIT; /* the next one is tried */
+        Error refused = ERROR_INIT; /* ignored: the next candidate is tried */
         if (!candidates[i].is_deterministic ||
             conv_plan_new(graph, &candidates[i].choice, &plan, &refused) < 0 ||
             conv_plan_workspace_bytes(plan) > workspace_max_bytes)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv-candidates.h - the engines that cuDNN's heuristics propose for a convolution, and the first that serves.
+/* conv-candidates.h - the engines that cuDNN's heuristics propose for a convolution, and the first usable one.
  *
- * For who makes a plan set. Training never asks: what heuristics say is the library's to change.
+ * Only code that makes a plan set uses these functions. Training never does, because a new version of the library may
+ * propose other engines.
  *
  * Ownership: results are the caller's memory.
  * Units:     bytes.
@@ -23,12 +24,12 @@ typedef struct ConvCandidate {
 
 enum { CONV_CANDIDATES_MAX = 64 };
 
-/* At most `room` of them in the order of cuDNN's heuristics A, B and fallback, where the same may stand twice; returns
- * how many. */
+/* Stores at most `room` candidates, in the order of cuDNN's heuristics A, B and fallback, which may contain a candidate
+ * twice. Returns their number. */
 int conv_candidates(const ConvGraph *graph, ConvCandidate *ret, int room, Error *err);
 
-/* The first of them that is deterministic, that makes a plan, and whose workspace is at most so large. -ENOENT: there
- * is none. */
+/* Finds the first candidate that is deterministic, that makes a plan, and whose workspace is at most
+ * workspace_max_bytes. -ENOENT: there is no such candidate. */
 int conv_candidates_first(const ConvGraph *graph, int64_t workspace_max_bytes, ConvChoice *ret,
                           int64_t *ret_workspace_bytes, Error *err);
 

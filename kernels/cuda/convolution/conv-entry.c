@@ -30,11 +30,11 @@ static void read_knobs(JsonReader *knobs, ConvChoice *ret)
 int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret, Error *err)
 {
     ConvChoice choice = {0};
-    int64_t workspace; /* of the library that made the entry; the plan itself says what it takes */
+    int64_t workspace; /* as the library of the entry reported; the plan reports its own need */
     if (!json_is_object(entry))
         return error_set(err, -EINVAL, "%s: its plan is not an object", operation);
     JsonReader r = json_open(operation, (json_t *)(uintptr_t)entry, JSON_KNOWN_KEYS, err);
-    char told[16]; /* what the set's reader has seen: that there is no choice yet */
+    char told[16]; /* the reader of the set has checked these two keys */
     (void)json_get_text(&r, "dw", JSON_OPTIONAL, told, sizeof(told));
     (void)json_get_text(&r, "variant", JSON_OPTIONAL, told, sizeof(told));
     (void)json_get_int(&r, "engine", JSON_REQUIRED, 0, INT32_MAX, &choice.engine);
@@ -42,7 +42,7 @@ int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret,
     JsonReader knobs = json_get_object(&r, "knobs", JSON_REQUIRED);
     if (knobs.object)
         read_knobs(&knobs, &choice);
-    (void)json_close(&knobs); /* its error is r's, too */
+    (void)json_close(&knobs); /* an error is also recorded in r */
     int result = json_close(&r);
     if (result == 0)
         *ret = choice;

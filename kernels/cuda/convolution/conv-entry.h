@@ -12,6 +12,6 @@
 #include "base/json/json.h"
 #include "kernels/cuda/convolution/conv-graph.h"
 
-/* operation names the entry in errors. */
+/* Reads an entry; `operation` names the entry in errors. */
 int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret, Error *err);
 json_t *conv_entry_new(const ConvChoice *choice, int64_t workspace_bytes);

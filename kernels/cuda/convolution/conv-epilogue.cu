@@ -7,7 +7,7 @@ template <int N> struct Terms {
     Pack<N> y, bias, per_image, residual;
 };
 
-/* packs: of a pixel's channels. */
+/* packs: the number of packs in a pixel's channels. */
 template <int N, typename T>
 __global__ void conv_epilogue_kernel(int64_t n, Divisor packs, Divisor pixels, const float *bias,
                                      const T *per_image, const T *residual, T *y)

@@ -9,21 +9,22 @@
 
 /* The unique IDs of the tensors in a variant pack. */
 enum { UID_X = 1, UID_W, UID_Y };
-enum { ALIGNMENT = 16 }; /* of tensors, in bytes: what the fast engines want */
+enum { ALIGNMENT = 16 }; /* of tensors, in bytes: the fast engines need it */
 
 typedef cudnnBackendDescriptor_t Descriptor;
 
 static void descriptor_freep(Descriptor *d)
 {
     if (*d)
-        (void)cudnnBackendDestroyDescriptor(*d); /* nothing can be done about it */
+        (void)cudnnBackendDestroyDescriptor(*d); /* a failure is ignored */
 }
 #define _cleanup_descriptor_ _cleanup_(descriptor_freep)
 
 struct ConvGraph {
     ConvTarget target;
     char name[CONV_NAME_MAX];
-    /* cuDNN does not say whether a descriptor keeps those that it was made of. */
+    /* cuDNN does not document whether a descriptor keeps the descriptors that it was made from, so the graph keeps them
+     * all. */
     Descriptor x, w, y, convolution, operation, graph;
 };
 
@@ -47,7 +48,7 @@ void conv_pass_name(const ConvShape *s, ConvPads pads, ConvPass pass, char name[
                    s->c_in, s->c_out, s->kernel, s->stride, padding, passes[pass]);
 }
 
-/* 0, or -errno with what cuDNN said of `what`. */
+/* Returns 0, or -errno with cuDNN's message about `what`. */
 static int checked(cudnnStatus_t status, const char *operation, const char *what, Error *err)
 {
     char said[256] = "";
@@ -81,7 +82,7 @@ static int descriptor_set(Descriptor d, const Attribute *a, size_t n, const char
     return 0;
 }
 
-/* A descriptor with those attributes, finalised. */
+/* Makes a descriptor with these attributes and finalises it. */
 static int descriptor_new(cudnnBackendDescriptorType_t type, const Attribute *attributes, size_t n,
                           const char *operation, const char *what, Descriptor *ret, Error *err)
 {
@@ -117,7 +118,7 @@ void conv_target_close(ConvTarget *target)
     *target = (ConvTarget){0};
 }
 
-/* The attribute that says for what a descriptor is made; of each kind it has other names. */
+/* Returns the attribute that says for which GPU a descriptor is made. Its name depends on the kind of descriptor. */
 static Attribute target_attribute(const ConvTarget *target, cudnnBackendAttributeName_t handle,
                                   cudnnBackendAttributeName_t record)
 {
@@ -133,7 +134,7 @@ typedef struct Extents {
     int64_t n, c, h, w;
 } Extents;
 
-/* A bf16 tensor whose channels lie side by side. */
+/* Makes a bf16 tensor whose channels are contiguous. */
 static int tensor_new(int64_t uid, Extents e, const char *operation, const char *what,
                       Descriptor *ret, Error *err)
 {
@@ -216,8 +217,8 @@ static const struct PassNames {
 static int make_graph(ConvGraph *g, ConvPass pass, bool add, Error *err)
 {
     const struct PassNames *names = &pass_names[pass];
-    /* cuDNN takes doubles as well. An engine that computes in fp32 then reads their first four bytes, and a double's 1
-     * begins with 0: on an H100 cuDNN 9.19 wrote zeros so. */
+    /* cuDNN also accepts doubles for alpha and beta. An engine that computes in fp32 then reads only their first four
+     * bytes, which are 0 for the double 1: cuDNN 9.19 wrote zeros for this reason on an H100. */
     const float alpha = 1, beta = add ? 1 : 0;
     const Attribute parts[] = {
         {names->convolution, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->convolution},
@@ -231,7 +232,7 @@ static int make_graph(ConvGraph *g, ConvPass pass, bool add, Error *err)
                            &g->operation, err);
     if (r < 0)
         return r;
-    /* Without a handle the graph is for no GPU in particular. */
+    /* Without a handle the graph is not made for a particular GPU. */
     const Attribute attributes[] = {
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->operation},
         {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->target.handle},

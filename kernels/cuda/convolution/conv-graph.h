@@ -2,13 +2,14 @@
 /* conv-graph.h - a convolution in the terms of cuDNN's backend: its three passes as operation graphs, and the execution
  * plan that one engine with chosen knobs makes of a graph.
  *
- * Tensors are bf16 and lie as kernels.h says: activations NHWC, the packed weight and its gradient [c_out][k][k][c_in].
- * cuDNN counts dimensions in the order n, c, h, w whatever the memory; the strides say how it lies. Sums are fp32.
+ * Tensors are bf16 in the layouts of kernels.h: activations NHWC, the packed weight and its gradient
+ * [c_out][k][k][c_in]. cuDNN lists dimensions in the order n, c, h, w for any layout; the strides describe the layout.
+ * Sums are fp32.
  *
  * Ownership: conv_graph_new() and conv_plan_new() give objects to conv_graph_free() and conv_plan_free(), which accept
  *            NULL. A plan borrows its graph; both borrow the target.
  * Units:     elements; workspace in bytes.
- * Errors:    0 or -errno; the text names the operation and what cuDNN said.
+ * Errors:    0 or -errno; the text contains the operation's name and cuDNN's message.
  * Threads:   one at a time for each object.
  */
 #pragma once
@@ -30,7 +31,7 @@ typedef enum ConvPass {
     N_CONV_PASSES
 } ConvPass;
 
-/* Rows and columns of zeros around x: above and left of it, below and right of it. */
+/* Rows and columns of zeros around x: `before` are above and on the left of x, `after` below and on the right. */
 typedef struct ConvPads {
     int before, after;
 } ConvPads;
@@ -46,25 +47,25 @@ static inline ConvPads conv_pads_of(const ConvShape *shape)
 }
 
 /* The operation's name in a plan set: "conv bf16 n32 64x64 320->320 k3 s1 backward_data". Pads other than
- * conv_pads_same() are named, too: " p0,1" behind the stride. */
+ * conv_pads_same() appear behind the stride, as in " p0,1". */
 enum { CONV_NAME_MAX = 160 };
 void conv_pass_name(const ConvShape *shape, ConvPads pads, ConvPass pass, char name[CONV_NAME_MAX]);
 
-/* For what plans are made: for the GPU of a handle, or for one that is not there, of which a record tells. One of the
- * two is set. */
+/* The GPU that plans are made for: the GPU of `handle`, or a GPU that is absent and described by `record`. Exactly one
+ * of the two members is set. */
 typedef struct ConvTarget {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t record;
 } ConvTarget;
 
-/* record: JSON text, as cuDNN itself gives it of a GPU. -EINVAL: cuDNN refuses it. */
+/* Makes a target of a record: JSON text, cuDNN's own description of a GPU. -EINVAL: cuDNN refuses the record. */
 int conv_target_of_record(const char *record, ConvTarget *ret, Error *err);
-void conv_target_close(ConvTarget *target); /* the record; a handle is its owner's */
+void conv_target_close(ConvTarget *target); /* closes the record; a handle belongs to its owner */
 
 typedef struct ConvGraph ConvGraph;
 
-/* add: the result is added to what lies in its place, before it is rounded. -EINVAL: cuDNN has no graph of such a
- * shape. */
+/* add: the result is added to the old values of the result tensor, before it is rounded. -EINVAL: cuDNN has no graph of
+ * such a shape. */
 int conv_graph_new(const ConvTarget *target, const ConvShape *shape, ConvPads pads, ConvPass pass,
                    bool add, ConvGraph **ret, Error *err);
 ConvGraph *conv_graph_free(ConvGraph *graph);
@@ -75,7 +76,7 @@ cudnnBackendDescriptor_t conv_graph_descriptor(const ConvGraph *graph);
 
 enum { CONV_KNOBS_MAX = 64 };
 
-/* The engine and the knobs that a plan set holds for an operation. */
+/* The engine and the knobs that a plan set contains for an operation. */
 typedef struct ConvChoice {
     int64_t engine;
     int n_knobs;
@@ -87,19 +88,19 @@ typedef struct ConvChoice {
 
 typedef struct ConvPlan ConvPlan;
 
-/* Reports whether the engine is deterministic by cuDNN's notes on its descriptor. 1; 0: its results may differ from run
- * to run; -errno. */
+/* Returns 1 if the engine is deterministic according to cuDNN's notes on its descriptor, 0 if its results may differ
+ * between runs, or -errno. */
 int conv_engine_is_deterministic(const ConvGraph *graph, cudnnBackendDescriptor_t engine,
                                  Error *err);
 
-/* -EINVAL: cuDNN refuses the engine or a knob, or the engine's results are not the same each time by its own notes. */
+/* -EINVAL: cuDNN refuses the engine or a knob, or the engine is not deterministic according to cuDNN's notes. */
 int conv_plan_new(const ConvGraph *graph, const ConvChoice *choice, ConvPlan **ret, Error *err);
 ConvPlan *conv_plan_free(ConvPlan *plan);
 DEFINE_CLEANUP(ConvPlan, conv_plan_free)
 int64_t conv_plan_workspace_bytes(const ConvPlan *plan);
 
-/* Runs it on the handle's stream. x, w, y: activations, weight, result; the one that the pass computes is
- * overwritten. */
+/* Runs the plan on the handle's stream. x, w and y are activations, weight and result; the one of them that the pass
+ * computes is overwritten. */
 int conv_plan_execute(const ConvPlan *plan, const void *x, const void *w, const void *y,
                       void *workspace, Error *err);
 

@@ -18,11 +18,11 @@ struct ConvLibrary {
         CudaWork work;
     } passes
         [N_CONV_PASSES]
-        [2]; /* [1]: adds; NULL for the gradient of the weight. No plan: our own kernels compute it */
+        [2]; /* [1]: adds; NULL for the gradient of the weight. No plan: our own kernels compute all */
     size_t workspace_bytes;
 };
 
-/* x, weight and y have bf16. */
+/* Counts the bytes and the operations of a pass. x, weight and y are bf16. */
 static CudaWork work_of(const ConvLibrary *l, const ConvShape *s, ConvPass pass, bool add)
 {
     const double taps = (double)(s->kernel * s->kernel), weight = taps * s->c_in * s->c_out;
@@ -36,7 +36,7 @@ static CudaWork work_of(const ConvLibrary *l, const ConvShape *s, ConvPass pass,
                       .flop = 2 * pixels * weight};
 }
 
-/* Both graphs before any plan: who makes plans looks for an engine that serves both. */
+/* Makes both graphs before any plan, because conv_tune() looks for an engine that serves both graphs. */
 static int make_pass(ConvLibrary *l, const ConvTarget *target, const ConvShape *shape,
                      ConvPass pass, Error *err)
 {
@@ -115,7 +115,7 @@ void conv_library_run(const ConvLibrary *l, ConvPass pass, bool add, const void 
 {
     Error err = ERROR_INIT;
     assert(pass != CONV_BACKWARD_WEIGHT || !add);
-    (void)cuda_compute_stream(l->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(l->device); /* makes the device's GPU current */
     if (conv_plan_execute(l->passes[pass][add].plan, x, w, y, workspace, &err) < 0) {
         (void)error_prefix(&err, -EIO, "GPU %s", cuda_compute(l->device)->machine->device);
         cuda_device_break(l->device, err.text);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv-library.h - a convolution in bf16 by cuDNN, by the engines that the device's plans name.
+/* conv-library.h - a convolution in bf16, computed by cuDNN with the engines that the device's plans name.
  *
- * The same engine computes a pass whether it overwrites or adds to what lies there: an entry of the plans serves both.
+ * The same engine computes a pass whether the pass overwrites its result or adds to it: one entry of the plans serves
+ * both.
  *
- * Ownership: conv_library_new() gives the caller the object, conv_library_free() accepts NULL. It borrows its device.
+ * Ownership: conv_library_new() gives the caller the object, conv_library_free() accepts NULL. The object borrows its
+ *            device.
  * Units:     workspace in bytes.
  * Errors:    see conv_library_new(). A call that fails while it runs breaks the device.
  * Threads:   LANE_COMPUTE's.
@@ -19,14 +21,15 @@ extern "C" {
 
 typedef struct ConvLibrary ConvLibrary;
 
-/* -ENOENT: the plans have no entry for a pass; -EINVAL: cuDNN refuses the entry, or it is not deterministic; both name
- * the operation. A device that makes plans gets an entry for each pass instead. */
+/* -ENOENT: the plans have no entry for a pass; -EINVAL: cuDNN refuses the entry, or its engine is not deterministic;
+ * both texts name the operation. A device that makes plans adds a missing entry instead. */
 int conv_library_new(Device *device, const ConvShape *shape, ConvLibrary **ret, Error *err);
 ConvLibrary *conv_library_free(ConvLibrary *library);
 size_t conv_library_workspace_bytes(const ConvLibrary *library);
-/* The pass' name in the plans; NULL: they leave it to our own kernels, which the caller then calls. */
+/* Returns the pass' name in the plans, or NULL if the plans leave the pass to our own kernels, which the caller then
+ * calls. */
 const char *conv_library_operation(const ConvLibrary *library, ConvPass pass);
-/* x, w and y as conv_plan_execute() has them; add: the result is added to what lies there. */
+/* x, w and y are those of conv_plan_execute(). add: the result is added to the old values of the result tensor. */
 void conv_library_run(const ConvLibrary *library, ConvPass pass, bool add, const void *x,
                       const void *w, const void *y, void *workspace);
 

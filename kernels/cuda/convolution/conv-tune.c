@@ -12,8 +12,8 @@
 
 enum {
     PROPOSED_MAX = 3 * CONV_CANDIDATES_MAX,
-    TUNED_MAX = 16,          /* some engines are compiled when a plan is made */
-    WORKSPACE_MAX = 64 << 20 /* of memory that all operations share */
+    TUNED_MAX = 16,          /* so few because making a plan may compile an engine */
+    WORKSPACE_MAX = 64 << 20 /* bytes of memory that all operations share */
 };
 
 typedef struct ConvTuning {
@@ -37,8 +37,8 @@ static bool same_choice(const ConvChoice *a, const ConvChoice *b)
     return true;
 }
 
-/* Reports whether the choice is a candidate already: heuristics B and fallback often propose choices that heuristics A
- * has proposed, too. */
+/* Reports whether the choice is a candidate already: heuristics B and fallback often propose the same choices as
+ * heuristics A. */
 static bool is_known(const ConvTuning *t, const ConvChoice *choice)
 {
     for (int i = 0; i < t->n; i++)
@@ -47,7 +47,7 @@ static bool is_known(const ConvTuning *t, const ConvChoice *choice)
     return false;
 }
 
-/* Makes the candidate's plans; what cuDNN refuses for either graph is none. */
+/* Makes the plans of a candidate. A choice that cuDNN refuses for either graph is not a candidate. */
 static void add_candidate(ConvTuning *t, const ConvChoice *choice)
 {
     _cleanup_(conv_plan_freep) ConvPlan *plan = NULL, *adding = NULL;
@@ -98,13 +98,14 @@ static int make_operands(ConvTuning *t, const ConvShape *s, Error *err)
     return r < 0 ? error_prefix(err, r, "%s", conv_graph_name(t->graphs[0])) : 0;
 }
 
-/* Once overwriting and once adding: networks with residuals and skips do either about as often. */
+/* Runs the candidate once overwriting and once adding, because networks with residuals and skips do both about equally
+ * often. */
 static bool start(void *userdata, int candidate)
 {
     const ConvTuning *t = userdata;
-    Error refused = ERROR_INIT; /* another one is taken */
+    Error refused = ERROR_INIT; /* ignored: another candidate is chosen */
     bool runs = true;
-    (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(t->compute->device); /* makes the device's GPU current */
     for (int add = 0; runs && add < 2 && t->plans[candidate][add]; add++)
         runs = conv_plan_execute(t->plans[candidate][add], t->x, t->w, t->y, t->workspace,
                                  &refused) == 0;
@@ -126,7 +127,7 @@ int conv_tune(CudaCompute *compute, const ConvShape *shape, ConvPass pass,
 {
     const json_t *known;
     if (cuda_plans_take(compute->plans, conv_graph_name(graphs[0]), &known, NULL) == 0)
-        return 0; /* another object has this operation */
+        return 0; /* the plans have an entry for this operation */
     ConvTuning *t = memory_new(ConvTuning);
     t->compute = compute;
     t->graphs = graphs;

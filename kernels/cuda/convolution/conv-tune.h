@@ -11,7 +11,8 @@
 #include "kernels/cuda/convolution/conv-graph.h"
 #include "kernels/cuda/module/compute.h"
 
-/* An entry serves the graph that overwrites, graphs[0], and the one that adds, graphs[1], if there is one: a candidate
- * makes plans of both, and the time of both counts. Gives the plans an entry of the operation, unless they have one. */
+/* An entry serves the graph that overwrites, graphs[0], and the graph that adds, graphs[1], unless that is NULL. So a
+ * candidate makes plans of both graphs, and the time of both counts. Adds an entry of the operation to the plans,
+ * unless they have one. */
 int conv_tune(CudaCompute *compute, const ConvShape *shape, ConvPass pass,
               ConvGraph *const graphs[2], Error *err);

@@ -4,7 +4,7 @@
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/own-convolution.h"
 
-/* A ConvShape as the kernels need it. */
+/* The parts of a ConvShape that the kernels use. */
 struct Extents {
     int64_t n;
     int h, w, c_in, to_h, to_w, c_out, k, pad, stride;
@@ -29,8 +29,8 @@ static int64_t weight_elements(const ConvShape &s)
     return (int64_t)s.c_out * s.c_in * s.kernel * s.kernel;
 }
 
-/* [out][in][taps] becomes [out][taps][in]. A tile is TILE_CHANNELS of `in` for one of `out`, with all taps: it is read as
- * it lies, and written along `in`. N: elements of a pack. */
+/* Turns [out][in][taps] into [out][taps][in]. A tile is TILE_CHANNELS channels of `in` for one channel of `out`, with
+ * all taps. It is read in memory order and written along `in`. N: elements of a pack. */
 enum { TILE_CHANNELS = 128, TAPS_MAX = 9 };
 
 template <int N, typename T>
@@ -173,7 +173,7 @@ void cuda_plain_backward_data(Device *device, const ConvShape *shape, const void
                              (T *)dx, accumulate));
 }
 
-/* In double, since a chain of all pixels is long. */
+/* Sums are in double, because a chain of all pixels is long. */
 template <typename T>
 __global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, int64_t row,
                                             float *dweight)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convolution.c - the convolutions of kernels.h: by cuDNN where the device has plans, else by the plain kernels.
+/* convolution.c - the convolutions of kernels.h: by cuDNN where the device has plans, otherwise by the plain kernels.
  *
- * cuDNN's engine rounds its sums to bf16; what forward adds to them comes in a pass of its own, which reads y again and
- * rounds a second time. The gradient of the weight is rounded to bf16 as well: no fast engine gives fp32. */
+ * cuDNN's engine rounds its sums to bf16. The terms that forward adds to the sums are added in a separate pass, which
+ * reads y again and rounds a second time. The gradient of the weight is rounded to bf16 as well, because no fast engine
+ * gives fp32. */
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-epilogue.h"
 #include "kernels/cuda/kernels/operations.h"
@@ -14,7 +15,7 @@
 #ifdef SDTRAIN_CUDA_LIBRARIES
 #include "kernels/cuda/convolution/conv-library.h"
 #else
-/* Without the libraries no device has plans, and nobody calls these. */
+/* Without the libraries no device has plans, so these functions are never called. */
 typedef struct ConvLibrary ConvLibrary;
 enum { CONV_FORWARD, CONV_BACKWARD_DATA, CONV_BACKWARD_WEIGHT };
 
@@ -48,10 +49,10 @@ static void conv_library_run(const ConvLibrary *library, int pass, bool add, con
 struct Conv {
     Device *device;
     ConvShape shape;
-    ConvLibrary *library; /* NULL: plain */
+    ConvLibrary *library; /* NULL: the plain kernels compute all passes */
 };
 
-/* The pass' name in the plans; NULL: our own kernels compute it. */
+/* Returns the pass' name in the plans, or NULL if our own kernels compute the pass. */
 static const char *planned(const Conv *conv, int pass)
 {
     return conv->library ? conv_library_operation(conv->library, pass) : NULL;
@@ -121,7 +122,7 @@ void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const floa
         cuda_plain_forward(conv->device, s, x, packed, bias, per_image, residual, y);
         return;
     }
-    const bool in_place = residual == y; /* the engine adds to it, as nothing else could later */
+    const bool in_place = residual == y; /* then the engine adds: y would be overwritten */
     conv_library_run(conv->library, CONV_FORWARD, in_place, x, packed, y, workspace);
     if (bias || per_image || (residual && !in_place))
         cuda_conv_epilogue(conv->device, s->n, output_pixels(s), s->c_out, bias, per_image,
@@ -131,7 +132,7 @@ void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const floa
 void cuda_conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                              void *dx, bool accumulate, void *workspace)
 {
-    (void)weight; /* packed serves */
+    (void)weight; /* the packed weight is used */
     assert(!conv->shape.forward_only);
     if (planned(conv, CONV_BACKWARD_DATA))
         conv_library_run(conv->library, CONV_BACKWARD_DATA, accumulate, dx, packed, dy, workspace);

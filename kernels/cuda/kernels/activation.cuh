@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* activation.cuh - SiLU, GELU and their slopes, without a division.
  *
- * They are vectormath.h's but for what no weight sees: a sigmoid below e^-87 is e^-87, and SiLU is a product with the
- * reciprocal instead of a quotient.
+ * The functions are those of vectormath.h, with two differences that are too small to affect a weight: a sigmoid below
+ * e^-87 is e^-87, and SiLU is a product with the reciprocal instead of a quotient.
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    none; NaN comes back as NaN.
+ * Errors:    none; NaN gives NaN.
  * Threads:   any; pure.
  */
 #pragma once
@@ -14,7 +14,8 @@
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/reciprocal.h"
 
-/* 1 / d, correctly rounded, for 1 <= d < 2^126: beyond that the approximation is 0, and a denormal would be right. */
+/* Returns 1 / d, correctly rounded, for 1 <= d < 2^126. For larger d the approximation is 0, where a denormal would be
+ * right. */
 __device__ static inline float reciprocal(float d)
 {
 #ifdef __CUDACC__
@@ -27,7 +28,8 @@ __device__ static inline float reciprocal(float d)
     return reciprocal_of_seed(d, seed);
 }
 
-/* 1 + e^-x stays in what reciprocal() takes. A NaN is lost here, but x is a factor of what is made of it. */
+/* Returns 1 / (1 + e^-x). The clamp keeps 1 + e^-x in the range of reciprocal(). A NaN is lost here, but the callers
+ * also multiply by x. */
 __device__ static inline float sigmoid(float x)
 {
     float power;
@@ -43,7 +45,7 @@ __device__ static inline float silu_slope(float x)
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
-/* As vector_normal(). Where |x| is beyond 2^64, e is 0, and u is a factor of it. */
+/* As vector_normal(). Where |x| is beyond 2^64, clamping changes nothing: e is 0, and u is only a factor of e. */
 __device__ static inline void normal(float x, float *density, float *distribution)
 {
     const float a = fminf(float_from_bits(float_bits(x) & 0x7fffffffu), 0x1p64f);

@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* column-sums.cu - the sum of each column of a matrix: gradients of biases, and of what an image's pixels share.
+/* column-sums.cu - the sum of each column of a matrix: gradients of biases, and of values that all pixels of an image
+ * share.
  *
  * A cluster shares the rows of SUM_WIDTH packs of columns, which are whole lines of memory. Where a matrix is so narrow
- * that its clusters would leave most of a GPU idle, it is cut into pieces; column_totals_kernel adds their sums.
- * A thread adds AHEAD rows in fp32 and all beyond in double; then its block adds the lines, the cluster's first block
- * what the others have, and the pieces are added, each in their order. The tree depends only on rows, columns and
- * the type.
+ * that its clusters would leave most of a GPU idle, the matrix is cut into pieces; column_totals_kernel adds the sums
+ * of the pieces. A thread adds AHEAD rows in fp32, and these partial sums in double. Then its block adds the sums of
+ * its lines of threads, the cluster's first block adds the sums of the other blocks, and the pieces are added, each in
+ * order. The tree depends only on rows, columns and the type.
  *
- * A load under a condition is a branch, and the code behind the branch waits for the load before it. So all AHEAD loads
- * are made, and a row that is not there is the first one once more. */
+ * A conditional load is a branch, and the code behind the branch waits for the load before it. So all AHEAD loads are
+ * always made; instead of a row behind the last one, the thread loads its first row once more. */
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
 enum {
-    SUM_WIDTH = 8,        /* packs, side by side: 128 bytes of a row */
-    SUM_LINES = 32,       /* a line of threads takes every SUM_LINES-th row of the block's */
+    SUM_WIDTH = 8,        /* packs side by side: 128 bytes of a row */
+    SUM_LINES = 32,       /* lines of threads; a line adds every SUM_LINES-th row of its block */
     AHEAD = 8,            /* rows that a thread loads before it uses the first */
-    ROWS_OF_RANK = 256,   /* rows that are worth a block: AHEAD of each line */
-    ROWS_OF_PIECE = 8192, /* rows that are worth a cluster whose sums are added to others' */
+    ROWS_OF_RANK = 256,   /* more rows than this get another block: AHEAD rows for each line */
+    ROWS_OF_PIECE = 8192, /* least rows of a piece, whose sums must be added to others */
     RANKS_MAX = 8,
-    BLOCKS = 264,    /* pieces make at most so many blocks: two for each of 132 multiprocessors */
-    TOTAL_LINES = 8, /* of threads that share the pieces of a column */
+    BLOCKS = 264, /* the most blocks of a matrix in pieces: two for each of 132 multiprocessors */
+    TOTAL_LINES = 8, /* lines of threads that share the pieces of a column */
 };
 
 template <typename T> struct SumsLayout {
     enum {
-        COLUMNS = SUM_WIDTH * pack_elements<T>(), /* of a block */
-        PITCH = COLUMNS + 1, /* of a line's sums: neighbours lie in different banks */
-        GROUPS = SUM_WIDTH * SUM_LINES / COLUMNS, /* of lines: together they occupy all threads */
+        COLUMNS = SUM_WIDTH * pack_elements<T>(), /* columns of a block */
+        PITCH = COLUMNS + 1, /* stride of a line's sums: neighbours lie in different banks */
+        GROUPS = SUM_WIDTH * SUM_LINES / COLUMNS, /* groups of lines, to occupy all threads */
         DOUBLES = SUM_LINES * PITCH + GROUPS * COLUMNS,
     };
 };
 
-/* The sums of one thread: column and its neighbours in the pack, of every SUM_LINES-th row from `row` to `end`. */
+/* Computes the sums of one thread: `column` and its neighbours in the pack, over every SUM_LINES-th row from `row` to
+ * `end`. */
 template <bool WHOLE, int N, typename From>
 __device__ static inline void sum_rows(int64_t row, int64_t end, int c, int column,
                                        const From *from, double *sum)
@@ -61,7 +63,7 @@ template <typename To> __device__ static inline void store_total(To *to, double 
     *to = narrow<To>((float)total);
 }
 
-/* blockIdx.y: a matrix, or a piece of one, of `each` rows; the last one has what is left of `rows`. */
+/* blockIdx.y: a matrix, or a piece of a matrix, with `each` rows; the last one has the remaining rows. */
 template <bool WHOLE, typename From, typename To>
 __global__ void __launch_bounds__(SUM_WIDTH *SUM_LINES, 2)
     column_sums_kernel(int64_t rows, int64_t each, int64_t of_rank, int c, const From *from, To *to)
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(SUM_WIDTH *SUM_LINES, 2)
     typedef SumsLayout<From> L;
     constexpr int N = pack_elements<From>();
     SHARED_ARRAY(double, lines);                   /* [SUM_LINES][PITCH] */
-    double *groups = lines + SUM_LINES * L::PITCH; /* [GROUPS][COLUMNS]; then [0] is the block's */
+    double *groups = lines + SUM_LINES * L::PITCH; /* [GROUPS][COLUMNS]; [0]: the block's sums */
     const unsigned rank = cluster_rank(), ranks = cluster_size();
     const int first = (int)(blockIdx.x / ranks) * L::COLUMNS, column = first + (int)threadIdx.x * N;
     const int64_t begin = blockIdx.y * each + rank * of_rank;
@@ -100,10 +102,10 @@ __global__ void __launch_bounds__(SUM_WIDTH *SUM_LINES, 2)
         store_total(to + (int64_t)blockIdx.y * c + first + mine, total);
     }
     if (ranks > 1)
-        cluster_sync(); /* all blocks are there until the first one has read them */
+        cluster_sync(); /* no block ends before the first block has read its sums */
 }
 
-/* to[c] = the sum of parts[pieces][c]; a line of threads takes every TOTAL_LINES-th piece. */
+/* to[c] = the sum of parts[pieces][c]; a line of threads adds every TOTAL_LINES-th piece. */
 __global__ void __launch_bounds__(32 * TOTAL_LINES)
     column_totals_kernel(int pieces, int c, const double *parts, float *to)
 {
@@ -150,7 +152,8 @@ static int64_t pieces_of(const Device *device, int64_t rows, int c)
     return MAX(MIN(BLOCKS / blocks, rows / ROWS_OF_PIECE), (int64_t)1);
 }
 
-/* Launches the sums of matrices, or pieces of one, of `each` rows each; all together have `rows`. */
+/* Launches the sums of several matrices, or of the pieces of one matrix, with `each` rows each and `rows` rows in
+ * total. */
 template <bool WHOLE, typename From, typename To>
 static void column_sums(Device *device, int64_t rows, int64_t each, int c, const From *from, To *to)
 {

@@ -56,7 +56,7 @@ void cuda_diffuse(Device *device, int n, int64_t n_each, const float *x0, const 
            timesteps, a, b, v_prediction, x_t, target);
 }
 
-enum { LOSS_ELEMENTS = 16 * THREADS }; /* of one block */
+enum { LOSS_ELEMENTS = 16 * THREADS }; /* elements of one block */
 
 template <typename T>
 __global__ void loss_kernel(int64_t n, const T *prediction, const float *target, float factor,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise.cu - activations, sums, copies, casts: every element by itself.
+/* elementwise.cu - activations, sums, copies and casts: each element is independent.
  *
- * They are bound by memory. A thread moves packs of 16 bytes where rows and pointers allow it, DEPTH of them at a
- * time, and finds the row of a whole pack by one product. */
+ * The kernels are bound by memory. A thread moves packs of 16 bytes where rows and pointers allow it, DEPTH packs at a
+ * time, and finds the row of a whole pack with one product. */
 #include "kernels/cuda/kernels/activation.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -22,7 +22,7 @@ __device__ static inline void store_sum(T *to, Pack<N> value, const Pack<N> &bef
 
 /* ---- activations ---- */
 
-/* width: packs of a row of f. */
+/* width: the number of packs in a row of f elements. */
 template <int N, typename T>
 __global__ void geglu_forward_kernel(int64_t n, Divisor width, const T *x, T *y)
 {
@@ -131,7 +131,8 @@ void cuda_accumulate(Device *device, int64_t n, const void *x, void *y)
                       (const T *)x, (T *)y));
 }
 
-/* The place of pack i of the joined rows in the part of its own; wa, wb, both: packs of a row. */
+/* Returns the address of pack i of the joined rows in its own part, a or b. wa, wb and both: packs in a row of a, of b
+ * and of both. */
 template <int N, typename T>
 __device__ static inline T *part_of(int64_t i, int64_t wa, int64_t wb, Divisor both, T *a, T *b)
 {
@@ -185,7 +186,7 @@ void cuda_concat_backward(Device *device, int64_t rows, int ca, int cb, const vo
                       (const T *)dy, (T *)da, accumulate_a, (T *)db, accumulate_b));
 }
 
-/* width, text: packs of a row, and of a text's rows. */
+/* width: packs of a row; text: packs of all rows of a text. */
 template <int N, typename T>
 __global__ void embedding_forward_kernel(int64_t n, Divisor width, Divisor text, const float *words,
                                          const float *positions, const int32_t *ids, T *y)
@@ -218,9 +219,9 @@ void cuda_embedding_forward(Device *device, int n, int tokens, int c, const floa
 
 /* ---- nearest neighbour ---- */
 
-/* The small image of an upsampling in packs, and the large one. */
+/* The sizes of an upsampling: the small image in packs, and the sides of the large image. */
 struct Doubling {
-    Divisor c, w, h; /* packs of a pixel; pixels of the small image */
+    Divisor c, w, h; /* packs of a pixel; sides of the small image */
     int64_t to_h, to_w;
 };
 
@@ -229,8 +230,8 @@ static Doubling doubling(int to_h, int to_w, int c)
     return Doubling{divisor(c), divisor((to_w + 1) / 2), divisor((to_h + 1) / 2), to_h, to_w};
 }
 
-/* The square of the large image that pack i of the small one stands for: its first pack, and which neighbours there
- * are. */
+/* The square of pixels of the large image that comes from pack i of the small image: its first pack, and whether it has
+ * a right and a lower neighbour. */
 struct Square {
     int64_t first;
     bool right, below;
@@ -277,7 +278,7 @@ void cuda_upsample_forward(Device *device, int n, int to_h, int to_w, int c, con
                       (const T *)x, (T *)y));
 }
 
-/* sum += a, or += a + b if there is a right neighbour. */
+/* Adds pixel a of a line to sum, or a + b if there is a right neighbour b. */
 template <int N, typename T>
 __device__ static inline void add_line(Pack<N> *sum, const T *line, int64_t pixel, bool right)
 {
@@ -286,7 +287,7 @@ __device__ static inline void add_line(Pack<N> *sum, const T *line, int64_t pixe
         sum->at[k] += right ? a.at[k] + b.at[k] : a.at[k];
 }
 
-/* Upper line first, left before right, as on a CPU. */
+/* Adds the upper line first, and left before right, as on a CPU. */
 template <int N, typename T>
 __global__ void upsample_backward_kernel(int64_t n, Doubling d, const T *dy, T *dx, bool add)
 {
@@ -315,7 +316,7 @@ void cuda_upsample_backward(Device *device, int n, int to_h, int to_w, int c, co
                       (const T *)dy, (T *)dx, accumulate));
 }
 
-/* ---- casts: packs are 16 bytes of fp32, so that neighbours of a warp touch on both sides ---- */
+/* ---- casts: a pack is 16 bytes of fp32, so that a warp's accesses are contiguous on both sides ---- */
 
 template <int N, typename From, typename To>
 __global__ void cast_kernel(int64_t n, const From *x, To *y)

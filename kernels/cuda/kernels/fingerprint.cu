@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fingerprint.cu - the fingerprint of memory: a sum of integers, whose threads may come in any order. */
+/* fingerprint.cu - the fingerprint of memory: a sum of integers, which the threads may add in any order. */
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/fingerprint.h"
 
-/* n: whole packs of N words; the first block also takes the words behind them, and the bytes behind those. */
+/* n: whole packs of N words. The first block also adds the words behind these packs, and the bytes behind the last
+ * word. */
 template <int N>
 __global__ void fingerprint_kernel(int64_t n, size_t n_bytes, const char *data, uint64_t *sum)
 {

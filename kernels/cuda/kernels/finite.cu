@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finite.cu - how many elements are infinite or NaN: a sum of integers, whose threads may come in any order. */
+/* finite.cu - counts the elements that are infinite or NaN: a sum of integers, which the threads may add in any
+ * order. */
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -21,7 +22,8 @@ template <typename T> __device__ static inline unsigned bad_in(uint32_t word)
     return bad;
 }
 
-/* packs: whole packs of N words; the first block also takes the elements behind them, which are less than a pack. */
+/* packs: the number of whole packs of N words. The first block also counts the elements behind them, which are less
+ * than a pack. */
 template <typename T, int N>
 __global__ void count_non_finite_kernel(int64_t packs, int64_t n, const T *data, uint64_t *count)
 {
@@ -59,7 +61,7 @@ static void count_type(Device *device, int64_t n, const T *data, uint64_t *count
 void cuda_count_non_finite(Device *device, DataType type, int64_t n, const void *data,
                            uint64_t *count)
 {
-    assert((uintptr_t)data % 4 == 0 && type != DATA_F16); /* no device of CUDA has it */
+    assert((uintptr_t)data % 4 == 0 && type != DATA_F16); /* CUDA devices never have f16 */
     if (type == DATA_F32)
         count_type(device, n, (const float *)data, count);
     else

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geglu-backward.cu - the gradient of GEGLU's input, and the sums of its columns, which are the gradient of the bias of
- * the linear layer that made the input. So most of what biases' gradients add up is added while it is in registers.
+ * the linear layer that made the input. So most terms of the biases' gradients are added while they are in registers.
  *
- * A block takes GATE_WIDTH packs of columns and GATE_LINES * GATE_ROWS rows. A thread keeps to its columns: it adds
- * what it stores of its GATE_ROWS rows, as it was rounded, in fp32; then its block adds the lines in double, and
- * column_totals_kernel the blocks, each in their order. The tree depends only on the rows. */
+ * A block processes GATE_WIDTH packs of columns and GATE_LINES * GATE_ROWS rows. A thread always has the same columns:
+ * it adds in fp32 the rounded values that it stores for its GATE_ROWS rows. Then its block adds the lines in double,
+ * and column_totals_kernel adds the sums of the blocks, each in order. The tree depends only on the rows. */
 #include "kernels/cuda/kernels/activation.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
 enum {
-    GATE_WIDTH = 8,  /* packs, side by side: 128 bytes */
-    GATE_LINES = 32, /* a line of threads takes every GATE_LINES-th row of the block's */
-    GATE_ROWS = 32,  /* of a thread */
+    GATE_WIDTH = 8,  /* packs side by side: 128 bytes */
+    GATE_LINES = 32, /* lines of threads; a line processes every GATE_LINES-th row of its block */
+    GATE_ROWS = 32,  /* rows of a thread */
 };
 
-/* The packs that a thread loads of one row. */
+/* The packs that a thread loads from one row. */
 template <int N> struct GateRow {
     Pack<N> hidden, gate, slope;
 };
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(GATE_WIDTH *GATE_LINES, 2)
     float sum[2 * N] = {};
     for (int64_t row = first; row < end && column < f; row += DEPTH * GATE_LINES) {
         GateRow<N>
-            in[DEPTH]; /* a row that is not there is the first one once more: no load waits */
+            in[DEPTH]; /* a row behind the last one is the first row again: so no load waits */
         UNROLL for (int k = 0; k < DEPTH; k++)
         {
             const int64_t at = row + k * GATE_LINES;
@@ -101,7 +101,7 @@ static int64_t parts_of(int64_t rows)
 
 size_t cuda_geglu_workspace_bytes(const Device *device, int64_t rows, int f)
 {
-    (void)device; /* the same for each type */
+    (void)device; /* the size is the same for each type */
     return (size_t)parts_of(rows) * 2 * (size_t)f * sizeof(double);
 }
 

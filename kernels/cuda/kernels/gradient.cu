@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient.cu - gradients of parameters into their sink. A GPU's sums are a CPU's, for the same gradients.
+/* gradient.cu - moves gradients of parameters into their sink. For the same gradients the sums are those of a CPU.
  *
- * It is bound by memory. A thread loads its gradients, and what they are added to, before it stores the first sum: a
- * load does not pass a store. */
+ * The kernels are bound by memory. A thread loads its gradients, and the values that they are added to, before it
+ * stores the first sum, because a load does not overtake a store. */
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/sink.cuh"
 
-/* Packs i, i + stride, ...: AT_ONCE of them. Returns the largest magnitude. */
+/* Moves packs i, i + stride, ... into the sink, AT_ONCE packs in all. Returns the largest magnitude. */
 template <int N, int WORDS, bool FRESH, int AT_ONCE, typename G>
 __device__ static inline uint32_t take_packs(int64_t i, int64_t stride, const G *gradient,
                                              int64_t element, double factor,
@@ -30,7 +30,7 @@ __device__ static inline uint32_t take_packs(int64_t i, int64_t stride, const G 
     return most;
 }
 
-/* blockIdx.y: the tensor of the place. n: packs of one. */
+/* blockIdx.y: a tensor of the place. n: packs of one tensor. */
 template <int N, int WORDS, typename G>
 __global__ void __launch_bounds__(THREADS, 4)
     gradient_take_kernel(int64_t n, const G *gradient, GradientPlace place, GradientSink sink)
@@ -59,12 +59,13 @@ __global__ void __launch_bounds__(THREADS, 4)
         raise_maximum(most, sink.maxima + tensor);
 }
 
-/* The same where the gradient is [out][TAPS][in]. A tile is TURN_CHANNELS of `in` for a few of `out`, with all taps. It
- * is read along `in`, turned in shared memory, and taken along [in][TAPS]. A thread has all its packs of the gradient
- * under way, and as many of the sums. */
+/* As gradient_take_kernel, where the gradient is [out][TAPS][in]. A tile is TURN_CHANNELS channels of `in` for a few
+ * channels of `out`, with all taps. The tile is read along `in`, transposed in shared memory, and moved into the sink
+ * along [in][TAPS]. A thread has all loads of its packs of gradients and of old sums in flight at once. */
 enum { TURN_CHANNELS = 64, TAPS = 9, TURN_THREADS = 288 };
 
-/* Packs of a thread, and rows of a tile. Sums of 64 bits have twice the registers. */
+/* Packs of a thread, and rows of a tile. Sums of 64 bits need twice the registers, so a thread has half as many
+ * packs. */
 template <int N, int WORDS> struct Turn {
     enum {
         PACKS = WORDS == 2 ? 2 : 4,
@@ -73,12 +74,12 @@ template <int N, int WORDS> struct Turn {
     };
 };
 
-/* The part of a tile that is there. */
+/* The part of a tile that lies inside the gradient. */
 struct Tile {
-    int high, width, channels; /* the last: of the whole row */
+    int high, width, channels; /* channels of the whole row */
 };
 
-/* Gives use(k, row, rest) the packs of a tile that this thread has: `rest` counts those of a row. */
+/* Calls use(k, row, rest) for each pack of a tile that this thread has; `rest` is the pack's number in its row. */
 template <typename T, typename Use> __device__ static inline void for_tile_packs(Use use)
 {
     UNROLL for (int k = 0; k < T::PACKS; k++)
@@ -88,7 +89,7 @@ template <typename T, typename Use> __device__ static inline void for_tile_packs
     }
 }
 
-/* gradient and element: where the tile begins. Returns the largest magnitude. */
+/* gradient and element are those at the beginning of the tile. Returns the largest magnitude. */
 template <int N, int WORDS, bool FRESH, typename G>
 __device__ static inline uint32_t turn_tile(const Tile &tile, const G *gradient, int64_t element,
                                             double factor, const GradientSink &sink,
@@ -128,7 +129,7 @@ __device__ static inline uint32_t turn_tile(const Tile &tile, const G *gradient,
     return most;
 }
 
-/* tiles: of a row [TAPS][in]. */
+/* tiles: the number of tiles in a row [TAPS][in]. */
 template <int N, int WORDS, typename G>
 __global__ void __launch_bounds__(TURN_THREADS, 2)
     gradient_turn_kernel(int64_t rows, Divisor tiles, int channels, const G *gradient,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel.cuh - what the kernels of this folder share: element types, sums by a fixed tree, launches.
+/* kernel.cuh - shared by the kernels of this folder: element types, sums by a fixed tree, launches.
  *
- * The same sources are compiled by nvcc, for a GPU, and by a host compiler, for the emulator (emulate.h). Their
- * bits are equal: every operation of fp32 and fp64 is IEEE's, contraction is off, elementary functions are
- * vectormath.h's and exactmath.c's, and no result depends on which thread comes first.
+ * The same sources are compiled by nvcc, for a GPU, and by a host compiler, for the emulator (emulate.h). Both compute
+ * the same bits: every operation of fp32 and fp64 is IEEE's, contraction is off, elementary functions are those of
+ * vectormath.h and exactmath.c, and no result depends on the order in which threads run.
  *
  * Ownership: none.
  * Units:     elements.
@@ -22,7 +22,8 @@
 #include "kernels/test/emulator/emulate.h"
 #endif
 
-/* Before a loop of few rounds whose arrays must be registers; before one that ends too soon to be worth it. */
+/* UNROLL stands before a loop of few rounds whose arrays must be in registers, NOT_UNROLLED before a loop with too few
+ * rounds for unrolling to be worth it. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
 #define NOT_UNROLLED _Pragma("unroll 1")
@@ -41,7 +42,7 @@ _device_ static inline float widen(float x) { return x; }
 
 _device_ static inline float widen(Bf16 x) { return float_from_bits((uint32_t)x.bits << 16); }
 
-/* Rounds half to even; every NaN is the one that a GPU's conversion gives. */
+/* Rounds half to even. Every NaN becomes the NaN that a GPU's conversion gives. */
 template <typename T> _device_ static inline T narrow(float x);
 
 template <> _device_ inline float narrow<float>(float x) { return x; }
@@ -54,10 +55,10 @@ template <> _device_ inline Bf16 narrow<Bf16>(float x)
     return Bf16{(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
-/* As it lies in memory. */
+/* Returns x rounded to T, as memory contains it. */
 template <typename T> _device_ static inline float rounded(float x) { return widen(narrow<T>(x)); }
 
-/* Two values, the first in the lower half: one instruction of a GPU. */
+/* Narrows two values to one word, the first in the lower half. This is one instruction of a GPU. */
 _device_ static inline uint32_t narrow_pair(float low, float high)
 {
 #ifdef __CUDA_ARCH__
@@ -82,21 +83,22 @@ template <int BYTES> struct alignas(BYTES) Words {
 
 enum { ACCESS_BYTES = 16 }; /* the most that a thread moves at once */
 
-/* How many elements are ACCESS_BYTES. */
+/* Returns how many elements take ACCESS_BYTES. */
 template <typename T> _device_ constexpr int pack_elements() { return ACCESS_BYTES / sizeof(T); }
 
-/* Whether rows of `width` elements that begin at these pointers consist of packs, on their boundaries. */
+/* Reports whether rows of `width` elements that begin at these pointers consist of aligned packs. */
 template <typename T, typename... Pointers>
 static inline bool in_packs(int64_t width, Pointers... pointers)
 {
     return width % pack_elements<T>() == 0 && (((uintptr_t)pointers % ACCESS_BYTES == 0) && ...);
 }
 
-/* One access each, of global memory. The compiler makes four stores of some, if it is not told. */
+/* Each of these functions makes one access to global memory. Without assembly the compiler splits some stores into
+ * four. */
 template <int BYTES> __device__ static inline Words<BYTES> load_words(const void *from)
 {
 #ifndef __CUDACC__
-    assert((uintptr_t)from % BYTES == 0); /* a GPU traps */
+    assert((uintptr_t)from % BYTES == 0); /* a GPU traps otherwise */
 #endif
     return *(const Words<BYTES> *)from;
 }
@@ -125,7 +127,7 @@ __device__ static inline void store_words(void *to, const Words<8> &words)
 #endif
 }
 
-/* The elements of words of T. */
+/* Returns the elements of type T in the words. */
 template <typename T, int BYTES>
 __device__ static inline Pack<BYTES / sizeof(T)> unpack(const Words<BYTES> &words)
 {
@@ -171,8 +173,8 @@ template <int N> __device__ static inline Pack<N> load(const Bf16 *from)
     return pack;
 }
 
-/* Returns a pack as it lies in memory. If rows are not WHOLE packs, loads only the first `there` of its elements, one
- * by one, and sets the others to 0; `there` may be more than a pack has. */
+/* Returns a pack in its memory format. If rows are not WHOLE packs, loads only the first `there` of its elements, one
+ * by one, and sets the others to 0; `there` may be more than the elements of a pack. */
 template <bool WHOLE, typename T>
 __device__ static inline Words<ACCESS_BYTES> load_raw(const T *from, int there)
 {
@@ -191,7 +193,7 @@ __device__ static inline Words<ACCESS_BYTES> load_raw(const T *from, int there)
     }
 }
 
-/* A pack's elements, or those of them that are there; else as load_raw(). */
+/* Returns the elements of a pack in fp32. If rows are not WHOLE packs, treats `there` as load_raw() does. */
 template <bool WHOLE, typename T>
 __device__ static inline Pack<pack_elements<T>()> load_some(const T *from, int there)
 {
@@ -244,10 +246,10 @@ __device__ static inline void store_some(T *to, const Pack<N> &pack, int there)
     }
 }
 
-/* ---- division by what a launch fixes ---- */
+/* ---- division by a number that is constant during a launch ---- */
 
-/* The machine's quotient of 64 bits takes some 70 instructions; the upper half of a product is the same while
- * n * by < 2^64. */
+/* The machine's 64-bit division takes about 70 instructions. The upper half of the product with `factor` is the same
+ * quotient while n * by < 2^64. */
 struct Divisor {
     int64_t by;
     uint64_t factor; /* 2^64 / by, rounded up; 0: by is 1 */
@@ -285,12 +287,12 @@ template <typename T> __device__ static inline T warp_sum(T x)
     return x;
 }
 
-/* The sum over THREADS threads, which all get: within each warp first, then over the warps in their order.
- * part: shared, of WARPS elements; its next use comes after a barrier. */
+/* Returns the sum over THREADS threads to all of them. The sum is computed within each warp first, then over the warps
+ * in order. part: shared memory of WARPS elements; another use of this memory must follow a barrier. */
 template <typename T> __device__ static inline T block_sum(T x, T *part)
 {
     x = warp_sum(x);
-    __syncthreads(); /* who reads part still from the sum before */
+    __syncthreads(); /* a thread may still read part for the previous sum */
     if (threadIdx.x % 32 == 0)
         part[threadIdx.x / 32] = x;
     __syncthreads();
@@ -308,7 +310,7 @@ static inline void launched(const Device *device, const char *kernel)
     cuda_launched(device, &work);
 }
 
-/* Runs kernel(...) on the device's LANE_COMPUTE; a statement. */
+/* A statement that runs kernel(...) on the device's LANE_COMPUTE. */
 #ifdef __CUDACC__
 #define LAUNCH(device, grid, block, shared_bytes, kernel, ...)                                     \
     do {                                                                                           \
@@ -325,7 +327,7 @@ static inline void launched(const Device *device, const char *kernel)
 
 /* ---- clusters: blocks, side by side in x, that run together and read each other's shared memory ---- */
 
-/* The memory that the launch asked for. */
+/* Declares `name` as the shared memory that the launch requested. */
 #ifdef __CUDACC__
 #define SHARED_ARRAY(type, name)                                                                   \
     extern __shared__ uint4 name##_words[];                                                        \
@@ -356,7 +358,7 @@ __device__ static inline unsigned cluster_size(void)
 #endif
 }
 
-/* The halves of cluster_sync(): between them a thread goes on. */
+/* The two halves of cluster_sync(). A thread can do other work between them. */
 __device__ static inline void cluster_arrive(void)
 {
 #ifdef __CUDACC__
@@ -373,15 +375,15 @@ __device__ static inline void cluster_wait(void)
 #endif
 }
 
-/* Waits for all threads of the cluster. Each then sees everything that all of them wrote to shared memory before. No
- * block may end before the last read of its shared memory, so the last read comes before a barrier. */
+/* Waits for all threads of the cluster. After this, each thread sees everything that the others wrote to shared memory
+ * before. No block may end before the last read of its shared memory, so a barrier must follow the last read. */
 __device__ static inline void cluster_sync(void)
 {
     cluster_arrive();
     cluster_wait();
 }
 
-/* Returns the value that block `rank` has where this block's shared memory has *mine. */
+/* Returns the value in block `rank`'s shared memory at the place where this block has *mine. */
 __device__ static inline float cluster_read(const float *mine, unsigned rank)
 {
 #ifdef __CUDACC__
@@ -418,7 +420,7 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
                             size_t shared_bytes, void (*kernel)(Parameters...),
                             Arguments... arguments)
 {
-    enum { PLAIN_BYTES = 48 << 10 }; /* more are given to a kernel that asks */
+    enum { PLAIN_BYTES = 48 << 10 }; /* a kernel gets more only by an attribute */
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = cluster;
@@ -430,10 +432,10 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = 1;
-    if (shared_bytes > PLAIN_BYTES) /* if it fails, so does the launch */
+    if (shared_bytes > PLAIN_BYTES) /* if this call fails, the launch fails, too */
         (void)cudaFuncSetAttribute((const void *)kernel,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
-    (void)cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...); /* sticky */
+    (void)cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...); /* an error is sticky */
 }
 #define LAUNCH_CLUSTERS(device, cluster, grid, block, shared_bytes, kernel, ...)                   \
     do {                                                                                           \
@@ -450,7 +452,7 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
     } while (0)
 #endif
 
-/* Runs a statement with T as the device's type of activations. */
+/* Runs a statement with T defined as the device's type of activations. */
 #define WITH_TYPE(device, ...)                                                                     \
     do {                                                                                           \
         if ((device)->type == DATA_BF16) {                                                         \
@@ -462,8 +464,8 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
         }                                                                                          \
     } while (0)
 
-/* Blocks of THREADS for n elements; at most GRID_MAX, whose threads take several each. The emulator's threads are
- * dear. */
+/* Returns the number of blocks of THREADS threads for n elements, at most GRID_MAX. With GRID_MAX blocks a thread may
+ * process several elements. The emulator has a small GRID_MAX, because its threads are expensive. */
 #ifdef __CUDACC__
 enum { GRID_MAX = 1 << 16 };
 #else
@@ -475,15 +477,17 @@ static inline unsigned blocks_for(int64_t n)
     return (unsigned)CLAMP(DIV_ROUND_UP(n, (int64_t)THREADS), (int64_t)1, (int64_t)GRID_MAX);
 }
 
-/* The elements of a thread: for (int64_t i : ...) of n, strided by the whole grid. */
+/* Loops over the elements i of 0..n-1 that this thread processes; the stride is the number of threads of the whole
+ * grid. */
 #define FOR_ELEMENTS(i, n)                                                                         \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                      \
          i += (int64_t)gridDim.x * blockDim.x)
 
-/* Packs that a thread has under way at once: memory is far away, and what waits for it must be much. */
+/* Packs that a thread loads before it uses the first one: memory has a long latency, so many loads must be in
+ * flight. */
 enum { DEPTH = 2 };
 
-/* Gives use(i, load(i)) each i of n once. A thread loads DEPTH of them before it uses the first. */
+/* Calls use(i, load(i)) once for each i of 0..n-1. A thread loads DEPTH packs before it uses the first one. */
 template <typename Load, typename Use>
 __device__ static inline void for_packs(int64_t n, Load load, Use use)
 {
@@ -497,11 +501,12 @@ __device__ static inline void for_packs(int64_t n, Load load, Use use)
     }
 }
 
-/* Blocks of THREADS for for_packs() over n. */
+/* Returns the number of blocks of THREADS threads for for_packs() over n packs. */
 static inline unsigned blocks_for_packs(int64_t n) { return blocks_for(DIV_ROUND_UP(n, DEPTH)); }
 
-/* Runs a statement with T as the device's type of activations and N as the elements of a pack: 16 bytes if in_packs<T>
- * has it so for the row's width and the pointers, else 1. Both give the same bits. */
+/* Runs a statement with T defined as the device's type of activations, and N as the elements of a pack: those of 16
+ * bytes if in_packs<T> is true for the width and the pointers in `row`, otherwise 1. Both values of N give the same
+ * bits. */
 #define WITH_PACKS(device, row, ...)                                                               \
     WITH_TYPE(                                                                                     \
         device,                                                                                    \

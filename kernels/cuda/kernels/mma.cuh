@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mma.cuh - products of small matrices in bf16 by a tensor core: mma.sync.m16n8k16, and what loads its operands.
+/* mma.cuh - products of small matrices in bf16 by a tensor core: mma.sync.m16n8k16, and the loads of its operands.
  *
- * Each is an operation of a whole warp, whose lanes hold the matrices' elements as the PTX manual says. With g = lane
- * / 4 and t = lane % 4, each word of a lane has two neighbours of a row (of A and the sums) or of a column (of B):
+ * Each function is an operation of a whole warp, whose lanes hold the elements of the matrices as the PTX manual
+ * defines. With g = lane / 4 and t = lane % 4, each word of a lane has two neighbours of a row (of A and the sums) or
+ * of a column (of B):
  *
  *     A, 16 rows x 16:   word 0: row g, 2t     1: row g + 8, 2t     2: row g, 2t + 8     3: row g + 8, 2t + 8
  *     B, 16 x 8 columns: word 0: column g, 2t  1: column g, 2t + 8
  *     sums, 16 x 8:      0, 1: row g, 2t and 2t + 1                 2, 3: row g + 8, the same
  *
- * So the sums of a product, narrowed, are the words of A of another one: words_of_a().
+ * So the narrowed sums of one product are the words of A of another product: words_of_a().
  *
- * How the addition of 16 products rounds depends on the card. The emulator has models of it (mma-model.h).
+ * How the addition of 16 products rounds depends on the GPU. The emulator has models of this rounding (mma-model.h).
  *
  * Ownership: none.
  * Units:     elements.
@@ -42,7 +43,8 @@ struct MmaLane {
     MmaSums sums;
 };
 
-/* Where eight lanes' rows of a matrix begin, of 8 elements each; what the lane gets of four matrices. */
+/* One lane of a load: the address of the row of 8 elements that this lane names, and the words of four matrices that
+ * this lane receives. */
 struct MatricesLane {
     const Bf16 *row;
     bool turned;
@@ -70,8 +72,8 @@ __device__ static inline void warp_mma(const MmaA &a, const MmaB &b, MmaSums *su
 #endif
 }
 
-/* Four matrices of 8x8 in shared memory, whose rows begin where the lanes 8i to 8i + 7 say, on boundaries of 16 bytes:
- * of matrix i a lane gets elements 2t and 2t + 1 of row g, or, TURNED, of column g. */
+/* Loads four matrices of 8x8 from shared memory. Lanes 8i to 8i + 7 name the rows of matrix i, which are aligned to 16
+ * bytes. From each matrix a lane gets elements 2t and 2t + 1 of row g or, if TURNED, of column g. */
 template <bool TURNED>
 __device__ static inline void load_matrices(const Bf16 *row, uint32_t words[4])
 {
@@ -99,7 +101,7 @@ __device__ static inline void load_matrices(const Bf16 *row, uint32_t words[4])
  *
  * Where strides are odd multiples of 8 elements, the eight rows of a matrix lie in different banks. */
 
-/* A from tile[row][k]. */
+/* Loads A from tile[row][k]. */
 __device__ static inline MmaA load_a(const Bf16 *tile, int stride)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -108,7 +110,7 @@ __device__ static inline MmaA load_a(const Bf16 *tile, int stride)
     return a;
 }
 
-/* A from tile[k][row]. */
+/* Loads A from tile[k][row]. */
 __device__ static inline MmaA load_a_turned(const Bf16 *tile, int stride)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -117,12 +119,12 @@ __device__ static inline MmaA load_a_turned(const Bf16 *tile, int stride)
     return a;
 }
 
-/* B twice, of columns 0 to 7 and 8 to 15. */
+/* Two operands B, for columns 0 to 7 and for columns 8 to 15. */
 struct MmaPair {
     MmaB left, right;
 };
 
-/* From tile[column][k]. */
+/* Loads both operands B from tile[column][k]. */
 __device__ static inline MmaPair load_b(const Bf16 *tile, int stride)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -131,7 +133,7 @@ __device__ static inline MmaPair load_b(const Bf16 *tile, int stride)
     return MmaPair{{{w[0], w[1]}}, {{w[2], w[3]}}};
 }
 
-/* From tile[k][column]. */
+/* Loads both operands B from tile[k][column]. */
 __device__ static inline MmaPair load_b_turned(const Bf16 *tile, int stride)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -140,7 +142,7 @@ __device__ static inline MmaPair load_b_turned(const Bf16 *tile, int stride)
     return MmaPair{{{w[0], w[1]}}, {{w[2], w[3]}}};
 }
 
-/* The sums of 16 columns, left and right half, as A of 16 k. */
+/* Turns the sums of 16 columns, as a left and a right half, into the operand A with 16 k. */
 __device__ static inline MmaA words_of_a(const MmaSums &left, const MmaSums &right)
 {
     return MmaA{{narrow_pair(left.at[0], left.at[1]), narrow_pair(left.at[2], left.at[3]),

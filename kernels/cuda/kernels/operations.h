@@ -10,8 +10,8 @@
 
 #include "kernels/backend.h"
 
-/* The version of the bits that the kernels give: it grows when any bit changes. tests/golden/kernels-cuda.txt holds
- * them. */
+/* The version of the bits that the kernels compute. It grows when any bit changes. tests/golden/kernels-cuda.txt
+ * contains the bits. */
 enum { CUDA_NUMERICS_VERSION = 2 };
 
 #ifdef __cplusplus
@@ -23,8 +23,8 @@ KERNELS_OPERATIONS(CUDA_OPERATION)
 #undef CUDA_OPERATION
 __typeof__(device_open) cuda_device_open;
 
-/* to[c] = the sum over the rows of from[row][c], of the device's type, in double. workspace: of
- * cuda_column_sums_bytes(). */
+/* to[c] = the sum over the rows of from[row][c], computed in double. from has the device's type; workspace has
+ * cuda_column_sums_bytes() bytes. */
 void cuda_column_sums(Device *device, int64_t rows, int c, const void *from, float *to,
                       void *workspace);
 size_t cuda_column_sums_bytes(const Device *device, int64_t rows, int c);

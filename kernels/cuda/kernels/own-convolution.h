@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own-convolution.h - convolutions by this project's own kernels, without a library.
  *
- * They are slow, deterministic and take any shape: the yardstick of the fast ones, what computes in fp32, and what the
- * emulator runs. A linear layer is the convolution of one image of 1 x rows pixels with a kernel of 1x1. The packed
- * weight has the device's type and lies as [c_out][k][k][c_in]; dweight is fp32 and lies so, too, or has `row` elements
- * from one output channel's to the next one's, of a kernel of 1x1.
+ * The kernels are slow and deterministic and serve any shape: the fast kernels are compared with them, devices of fp32
+ * use them, and the emulator runs them. A linear layer is the convolution of one image of 1 x rows pixels with a kernel
+ * of 1x1. The packed weight has the device's type and the layout [c_out][k][k][c_in]. dweight is fp32 and has the same
+ * layout, or, for a kernel of 1x1, `row` elements from one output channel to the next.
  *
  * Ownership: as kernels.h.
  * Units:     elements.

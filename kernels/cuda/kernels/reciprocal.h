@@ -2,12 +2,12 @@
 /* reciprocal.h - 1 / d, correctly rounded, from a GPU's approximation.
  *
  * A GPU divides by a sequence with a slow path, whose branch keeps the divisions of a pack from overlapping. Its
- * rcp.approx is one instruction and within one unit in the last place of the correctly rounded result, by its
- * documentation; on an H100, measured at all 2^23 mantissas, too.
+ * rcp.approx is one instruction, and its result is within one unit in the last place of the correctly rounded result,
+ * according to its documentation and to a measurement of all 2^23 mantissas on an H100.
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    none; NaN comes back as NaN.
+ * Errors:    none; NaN gives NaN.
  * Threads:   any; pure.
  */
 #pragma once
@@ -16,12 +16,13 @@
 
 #include <math.h>
 
-/* 1 / d for 1 <= d < 2^126. seed: the correctly rounded result, the float above it or the one below it. The result is
- * the same for all three and every d: test-reciprocal tries them.
+/* Returns 1 / d for 1 <= d < 2^126. seed: the correctly rounded result, or the float above or below it. The result is
+ * the same for these three seeds and every d: test-reciprocal tries them.
  *
- * Two steps of Newton, y += y (1 - d y), are not enough. Where d has all mantissa bits set, 1 / d lies so near the
- * middle of a power of two and the next float that the power, once reached, stays. The seed is made odd, which is never
- * that power, and the second step uses the first one's remainder: what both leave is of the third order. */
+ * Two steps of Newton, y += y (1 - d y), are not enough. Where d has all mantissa bits set, 1 / d is so near the middle
+ * between a power of two and the next float that Newton's iteration, once it has reached the power, stays there. So the
+ * seed is made odd, which the power never is, and the second step uses the remainder of the first step: the error after
+ * both steps is of the third order. */
 _device_ static inline float reciprocal_of_seed(float d, float seed)
 {
     const float y = float_from_bits(float_bits(seed) | 1u);

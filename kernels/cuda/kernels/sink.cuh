@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sink.cuh - how kernels bring gradients into a sink: packs of them, and the largest magnitude of each tensor.
+/* sink.cuh - how kernels move packs of gradients into a sink, and find the largest magnitude of each tensor.
  *
- * Integer sums and maxima do not depend on an order, so atomics are exact.
+ * Integer sums and maxima do not depend on an order, so atomics give exact results.
  *
  * Ownership: none.
  * Units:     elements.
@@ -15,7 +15,7 @@
 
 #include <type_traits>
 
-/* A pack of what lies in the sink, in WORDS words an element: 0 where nothing is added to, else 1 or 2. */
+/* A pack of the sink's old values, in WORDS words for each element: 0 where nothing is added, otherwise 1 or 2. */
 template <int N, int WORDS> struct Before {
     uint32_t at[WORDS > 0 ? N *WORDS : 1];
 };
@@ -25,7 +25,7 @@ static int words_of(const GradientSink *sink)
     return sink->kind == SINK_COUNT ? sink->bits / 32 : sink->kind == SINK_ADD ? 1 : 0;
 }
 
-/* Runs a statement with WORDS as those of the sink. */
+/* Runs a statement with WORDS defined as the words of an element of the sink. */
 #define WITH_WORDS(sink, ...)                                                                      \
     do {                                                                                           \
         if (words_of(sink) == 0) {                                                                 \
@@ -40,7 +40,7 @@ static int words_of(const GradientSink *sink)
         }                                                                                          \
     } while (0)
 
-/* Zeros where the sums are FRESH, whatever lies there. */
+/* Loads the sink's old values. Returns zeros where the sums are FRESH, whatever the memory contains. */
 template <int N, int WORDS, bool FRESH>
 __device__ static inline Before<N, WORDS> load_before(const GradientSink &sink, int64_t element)
 {
@@ -76,8 +76,9 @@ __device__ static inline void store_after(const GradientSink &sink, int64_t elem
     }
 }
 
-/* Brings the gradients of elements [element, element + N) to what was there before, which was loaded earlier, so that
- * no load waits for a store; returns the largest magnitude. factor: 2^exponent. Integers wrap. */
+/* Adds the gradients of elements [element, element + N) to the old values in `sum` and stores the result. The caller
+ * has loaded the old values earlier, so that no load waits for a store. Returns the largest magnitude. factor:
+ * 2^exponent. Integers wrap around. */
 template <int N, int WORDS>
 __device__ static inline uint32_t sink_pack(const GradientSink &sink, const Pack<N> &g,
                                             int64_t element, double factor, Before<N, WORDS> sum)
@@ -106,9 +107,9 @@ __device__ static inline uint32_t sink_pack(const GradientSink &sink, const Pack
     return most;
 }
 
-enum { SINK_ELEMENTS = 4 }; /* of a pack: 16 bytes of fp32 */
+enum { SINK_ELEMENTS = 4 }; /* elements of a pack: 16 bytes of fp32 */
 
-/* Whether packs of the sink that begin at `element` lie on their boundaries. */
+/* Reports whether packs of the sink that begin at `element` are aligned. */
 static bool sink_in_packs(const GradientSink *sink, int64_t element)
 {
     const int64_t each = sink->kind == SINK_COUNT ? sink->bits / 8 : (int64_t)sizeof(float);
@@ -126,7 +127,7 @@ __device__ static inline bool sink_fresh(const GradientSink &sink)
     return sink.fresh && *sink.fresh != 0;
 }
 
-/* Gives use() whether the sums are fresh, as a constant: a load under a condition would be a branch. */
+/* Calls use() with a constant that says whether the sums are fresh: a conditional load would be a branch. */
 template <typename Use> __device__ static inline void with_fresh(const GradientSink &sink, Use use)
 {
     if (sink_fresh(sink))
@@ -135,7 +136,7 @@ template <typename Use> __device__ static inline void with_fresh(const GradientS
         use(std::false_type());
 }
 
-/* Returns the value at *at, of now or of a moment ago: an older one does no harm, since a maximum only grows. */
+/* Returns the value at *at, which may be a moment old. An old value does no harm, because a maximum only grows. */
 __device__ static inline uint32_t look(const uint32_t *at)
 {
 #ifdef __CUDACC__
@@ -145,8 +146,8 @@ __device__ static inline uint32_t look(const uint32_t *at)
 #endif
 }
 
-/* Raises *to to the largest of the block's threads; all of them call it. L2 takes about one atomic a nanosecond at one
- * address: each block comes once, and only if it has more than what is there. */
+/* Raises *to to the largest value of the block's threads, which must all call this function. L2 performs about one
+ * atomic per nanosecond at one address, so each block makes one atomic, and only if its value is larger than *to. */
 __device__ static inline void raise_maximum(uint32_t most, uint32_t *to)
 {
     __shared__ uint32_t of_warp[32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.cu - the whole-range operations of the training state. Everything here has the bits that a CPU gives: for the
- * same gradients, a GPU's sums, norm and weights are a CPU's. */
+/* state.cu - operations over whole ranges of the training state. All results have the bits that a CPU computes: for the
+ * same gradients, a GPU's sums, norm and weights are equal to a CPU's. */
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/sink.cuh"
 
@@ -11,9 +11,9 @@ enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
 
 /* ---- the plan ---- */
 
-/* A StatePlanShape as the kernels need it. */
+/* The parts of a StatePlanShape that the kernels use. */
 struct Layout {
-    const int64_t *offsets; /* of tensors, and the end; device memory */
+    const int64_t *offsets; /* where the tensors begin, and the end; device memory */
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank, n_shards, shard;
@@ -22,7 +22,7 @@ struct Layout {
 struct StatePlan {
     Device *device;
     Layout layout;
-    double *parts; /* [chunks of this rank][SEGMENTS], device memory */
+    double *parts; /* [chunks of this rank][SEGMENTS]; device memory */
 };
 
 /* Returns how many of the n chunks have chunk % cycle == first. */
@@ -88,7 +88,7 @@ StatePlan *cuda_state_plan_free(StatePlan *plan)
     return NULL;
 }
 
-/* Returns the tensor that element i lies in. */
+/* Returns the index of the tensor that contains element i. */
 __device__ static inline int tensor_at(const Layout &layout, int64_t i)
 {
     int low = 0, high = layout.n_tensors;
@@ -102,10 +102,11 @@ __device__ static inline int tensor_at(const Layout &layout, int64_t i)
     return low;
 }
 
-/* A block takes TILE elements, most often of one tensor. */
+/* A block processes TILE elements, which usually belong to one tensor. */
 enum { TILE = THREADS * 16 };
 
-/* Gives use(element, number) all of [first, last): packs of N, and one by one what is left behind them. */
+/* Calls use(element, number) for all of [first, last): with number N for each whole pack, then with number 1 for each
+ * element behind the packs. */
 template <int N, typename Use>
 __device__ static inline void for_tile(int64_t first, int64_t last, Use use)
 {
@@ -168,7 +169,7 @@ void cuda_state_count(StatePlan *plan, const float *gradient, int64_t begin, int
 
 /* ---- the reduced gradient ---- */
 
-/* A chunk: its elements of the state, and where its sums begin. */
+/* A chunk: its elements of the state, and the index of its first sum. */
 struct Chunk {
     int64_t first, n, sums;
 };
@@ -180,7 +181,7 @@ __device__ static inline Chunk chunk_of(const Layout &layout, bool is_shard, int
                  is_shard ? number / layout.n_shards * layout.chunk_elements : first};
 }
 
-/* The sums of N elements as they lie in memory, one or two words each. */
+/* The sums of N elements in their memory format, one or two words each. */
 template <int N, SumType TYPE> struct RawSums {
     uint32_t at[TYPE == SUM_I64 ? 2 * N : N];
 };
@@ -204,7 +205,7 @@ __device__ static inline RawSums<N, TYPE> load_sums(const GradientSums &sums, in
     return raw;
 }
 
-/* Returns the gradients that sums stand for; factor(k): the value of a 1 in element k's sum. */
+/* Returns the gradients that the sums represent. factor(k) is the value of a count of 1 in the sum of element k. */
 template <int N, SumType TYPE, typename Factor>
 __device__ static inline Pack<N> mean_gradients(const RawSums<N, TYPE> &raw, double scale,
                                                 Factor factor)
@@ -223,7 +224,7 @@ __device__ static inline Pack<N> mean_gradients(const RawSums<N, TYPE> &raw, dou
     return mean;
 }
 
-/* 2^-exponent of the tensor that a thread's elements lie in; the elements come in their order. */
+/* 2^-exponent of the tensor that contains a thread's element. A thread's elements come in increasing order. */
 struct Factors {
     const int32_t *exponents;
     const int64_t *offsets;
@@ -253,7 +254,7 @@ __device__ static inline double factor_of(Factors *f, int64_t element)
     return f->factor;
 }
 
-/* Runs a statement with TYPE as the type of the sums, and N as the elements of a pack of them. */
+/* Runs a statement with TYPE defined as the type of the sums, and N as the number of sums in a pack. */
 #define WITH_SUMS(sums, layout, pointers, ...)                                                     \
     do {                                                                                           \
         if ((layout).chunk_elements % 4 == 0 && in_packs<float> pointers) {                        \
@@ -276,12 +277,13 @@ __device__ static inline double factor_of(Factors *f, int64_t element)
         __VA_ARGS__;                                                                               \
     }
 
-/* A block takes a chunk, LANES / 4 threads one of its SEGMENTS, a thread four of the lanes that a CPU has: chains and
- * tree are the CPU's, and so are the bits. A thread loads LOADS times 16 bytes before it uses the first; a pack that is
- * not there is the first one once more, since a load under a condition would wait for the one before. */
+/* A block processes a chunk, LANES / 4 threads process one of its SEGMENTS, and a thread has four of the lanes that a
+ * CPU has: chains and tree are those of the CPU, and so are the bits. A thread loads LOADS times 16 bytes before it
+ * uses the first; instead of a pack behind the last one it loads its first pack again, because a conditional load would
+ * wait for the load before it. */
 enum { THREADS_OF_SEGMENT = LANES / 4, LOADS = 8 };
 
-/* Adds the squares of the packs from `i` to `end`, LANES elements apart. */
+/* Adds the squares of the packs from `i` to `end`, which are LANES elements apart. */
 template <SumType TYPE, typename Factor>
 __device__ static inline void add_squares(const GradientSums &sums, int64_t base, int64_t i,
                                           int64_t end, Factor factor, double sum[4])
@@ -297,7 +299,7 @@ __device__ static inline void add_squares(const GradientSums &sums, int64_t base
         UNROLL for (int k = 0; k < AHEAD; k++)
         {
             const int64_t at = i + k * LANES;
-            if (TYPE != SUM_F32 && at >= end) /* there is no factor */
+            if (TYPE != SUM_F32 && at >= end) /* no factor exists there */
                 break;
             const Pack<4> g =
                 mean_gradients<4, TYPE>(raw[k], sums.scale, [&](int j) { return factor(at + j); });
@@ -324,7 +326,7 @@ __global__ void __launch_bounds__(THREADS, 3)
         const auto factor = [&](int64_t i) {
             return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i);
         };
-        /* All packs but the last are whole. */
+        /* All packs except the last one are whole. */
         const int64_t packs = N > 1 ? (end - begin + LANES - 4) / LANES : 0;
         const int64_t whole = begin + packs * LANES;
         add_squares<TYPE>(sums, chunk.sums, begin, whole, factor, sum);
@@ -369,7 +371,7 @@ void cuda_state_squares(StatePlan *plan, const GradientSums *sums, double *squar
            (const double *)plan->parts, squares);
 }
 
-/* AdamW's numbers as its kernel needs them, computed once, as on a CPU. */
+/* AdamW's coefficients for the kernel, computed once, as on a CPU. */
 struct Rates {
     float beta1, beta2, rest1, rest2, decay, rate, scale, correction2, eps, keep, rest;
 };
@@ -382,7 +384,7 @@ static Rates rates_of(const AdamW *a, double ema_decay)
                  (float)ema_decay,        (float)(1.0 - ema_decay)};
 }
 
-/* Updates N elements; the pointers are at the first one, and `sum` is its place in the sums. */
+/* Updates N elements. The pointers point to the first element, and `sum` is the index of its sum. */
 template <int N, SumType TYPE, typename Factor>
 __device__ static inline void update(const Rates &r, const GradientSums &sums, int64_t sum,
                                      Factor factor, float *weights, float *m, float *v, float *ema)
@@ -407,7 +409,7 @@ __device__ static inline void update(const Rates &r, const GradientSums &sums, i
         store(ema, average);
 }
 
-/* tiles: of TILE elements, in a chunk. */
+/* tiles: the number of tiles of TILE elements in a chunk. */
 template <int N, SumType TYPE>
 __global__ void __launch_bounds__(THREADS, 3)
     state_update_kernel(Layout layout, Rates r, GradientSums sums, unsigned tiles, float *weights,

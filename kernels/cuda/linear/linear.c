@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear.c - linear layers: three products by cuBLASLt where the device has plans, else the plain kernels. Plans may
- * leave any of the three to these, since tensors lie alike for both.
+/* linear.c - linear layers: three products, by cuBLASLt where the device has plans, otherwise by the plain kernels.
+ * Plans may leave any of the three products to the plain kernels, because both use the same layout of tensors.
  *
- * Products are column-major (matmul.h), so a row-major matrix is its transpose there:
- *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W lies as [in][out]
+ * Products are column-major (matmul.h), so a row-major matrix appears as its transpose:
+ *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W is stored as [in][out]
  *     dx^T[in][rows]  = W^T[in][out] dy^T[out][rows]
- *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy lies as [out][rows]
- * The library takes a bias only in D's type, so the bias of bf16 outputs is rounded as the weight is. dW is fp32: the
- * library sums in it. dbias has the fixed tree of the project's own column sums.
+ *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy is stored as [out][rows]
+ * The library accepts a bias only in D's type, so the bias of bf16 outputs is rounded like the weight. dW is fp32, in
+ * which the library sums. dbias has the fixed tree of the project's own column sums.
  *
- * A layer of some columns of a weight packs them as a matrix of their own, so that forward and backward_data are those
- * of any layer of that shape; only dW^T lies with a stride, and has a name of its own in the plans. */
+ * A layer of some columns of a weight packs these columns as a separate matrix, so that forward and backward_data are
+ * the same as those of any layer of that shape. Only dW^T has a stride, and its own name in the plans. */
 #include "base/memory.h"
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/own-convolution.h"
@@ -24,12 +24,12 @@ struct Linear {
     Device *device;
     LinearShape shape;
     ConvShape plain;
-    int columns;                                           /* of the weight */
-    CudaMatmul *forward, *backward_data, *backward_weight; /* NULL: plain */
+    int columns;                                           /* columns of the weight */
+    CudaMatmul *forward, *backward_data, *backward_weight; /* NULL: the plain kernels compute it */
 };
 
 #ifdef SDTRAIN_CUDA_LIBRARIES
-/* of: the columns of D's rows, if they are more than the layer's. */
+/* of: the number of columns of D's rows, which may be more than the layer's. */
 static int make_product(Linear *l, const char *what, int of, const CudaMatmulShape *shape,
                         CudaMatmul **ret, Error *err)
 {
@@ -42,7 +42,8 @@ static int make_product(Linear *l, const char *what, int of, const CudaMatmulSha
     return cuda_matmul_new(l->device, operation, shape, ret, err);
 }
 
-/* Returns the alignment in bytes of the place where `in` of a row's `columns` columns begin. */
+/* Returns the alignment in bytes of a layer's first column, where layers of `in` columns share rows of `columns`
+ * columns. */
 static int column_alignment(int in, int columns)
 {
     const int bytes = (in | columns) * (int)sizeof(float);
@@ -143,13 +144,13 @@ size_t cuda_linear_packed_bytes(const Linear *linear)
            data_type_bytes(linear->device->type);
 }
 
-/* Returns the bytes of workspace that the bias in bf16 takes, before the product's own. */
+/* Returns the bytes of workspace for the bias in bf16, which precede the workspace of the product. */
 static size_t bias_bytes(const Linear *linear)
 {
     return ROUND_UP((size_t)linear->shape.out * 2, (size_t)DEVICE_ALIGNMENT);
 }
 
-/* The plain kernels have everything in registers. */
+/* The plain kernels need no workspace: everything is in registers. */
 static size_t product_bytes(const CudaMatmul *product)
 {
     return product ? cuda_matmul_workspace_bytes(product) : 0;
@@ -204,8 +205,8 @@ void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weig
                         workspace);
 }
 
-/* The order is channels last, which with one tap is the state's. A gradient in the state's order may be left in the
- * state itself, where it is not aligned. */
+/* The declared order is channels last, which with one tap is the same as the state's order. A gradient declared in the
+ * state's order may be written into the state itself, where it is not aligned. */
 GradientForm cuda_linear_gradient_form(const Linear *linear)
 {
     return (GradientForm){DATA_F32, GRADIENT_CHANNELS_LAST, linear->shape.out, linear->shape.in, 1};

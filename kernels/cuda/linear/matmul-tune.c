@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul-tune.c - finds an algorithm for a product: those that the library offers are timed on the device.
+/* matmul-tune.c - finds an algorithm for a product: the algorithms that the library offers are timed on the device.
  *
  * Only algorithms whose sums have a fixed order are candidates (tune.h). */
 #include "base/log.h"
@@ -12,10 +12,10 @@
 
 enum {
     CANDIDATES = TUNE_CANDIDATES_MAX,
-    WORKSPACE_MAX = 64 << 20 /* of a candidate */
+    WORKSPACE_MAX = 64 << 20 /* bytes of a candidate's workspace */
 };
 
-static const uint64_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* and none */
+static const uint64_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* or no reduction */
 
 typedef struct Candidate {
     cublasLtMatmulAlgo_t algorithm;
@@ -68,7 +68,7 @@ static cublasStatus_t query_algorithms(const CudaMatmul *m, cublasLtMatmulPrefer
         status = cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                       &mask, sizeof(mask));
-    /* The alignments that it expects else are 256 bytes, which DEVICE_ALIGNMENT is. */
+    /* Without this the library expects an alignment of 256 bytes, which is DEVICE_ALIGNMENT. */
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -94,13 +94,13 @@ static bool repeats(const cublasLtMatmulAlgo_t *algorithm)
            (reduction & ~(uint32_t)reductions) == 0;
 }
 
-/* The number of algorithms that were offered, and of those that are not candidates, for each reason. */
+/* How many algorithms were offered, and how many of them are not candidates, for each reason. */
 typedef struct Offers {
     int offered, varying, untold, refused, large;
-    cublasStatus_t status; /* of the last that was refused, or of an offer of nothing */
+    cublasStatus_t status; /* of the last refused algorithm, or of a query without offers */
 } Offers;
 
-/* NULL: the algorithm is a candidate; else why not. */
+/* Returns NULL if the algorithm is a candidate, otherwise the reason why not. */
 static const char *drop(const CudaMatmul *m, const cublasLtMatmulHeuristicResult_t *result,
                         Candidate *ret, Offers *offers)
 {
@@ -133,11 +133,11 @@ static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *r
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     int n = 0;
-    memset(results, 0, sizeof(results)); /* all bytes of an algorithm are kept */
+    memset(results, 0, sizeof(results)); /* an entry contains all bytes of an algorithm */
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = query_algorithms(m, preference, results, &n);
-        (void)cublasLtMatmulPreferenceDestroy(preference); /* plain memory: it cannot fail */
+        (void)cublasLtMatmulPreferenceDestroy(preference); /* freeing memory cannot fail */
     }
     offers->status = status;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED)
@@ -155,7 +155,7 @@ static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *r
     return 0;
 }
 
-/* -EINVAL, with the reasons. */
+/* Returns -EINVAL, with the reasons. */
 static int no_candidate(const CudaMatmul *m, const Offers *o, Error *err)
 {
     const struct {
@@ -194,7 +194,7 @@ static bool start(void *userdata, int candidate)
                         c->workspace) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The index of the best. */
+/* Returns the index of the best candidate, or -errno. */
 static int choose(MatmulTuning *t, size_t n, Error *err)
 {
     CudaMatmul *m = t->matmul;
@@ -237,14 +237,14 @@ int matmul_tune(CudaMatmul *m, Error *err)
     Error why = ERROR_INIT;
     size_t n = 0;
     if (cuda_plans_take(m->compute->plans, m->operation, &known, NULL) == 0)
-        return 0; /* another object has this operation, or it was known before */
+        return 0; /* the plans have an entry for this operation */
     _cleanup_free_ MatmulTuning *t = memory_new(MatmulTuning);
     t->matmul = m;
     int r = find_candidates(m, t->found, &n, &offers, err);
     if (r < 0)
         return r;
     r = n == 0 ? no_candidate(m, &offers, &why) : choose(t, n, &why);
-    if (r == -EINVAL && is_linear(m)) { /* without an algorithm no job could run at all */
+    if (r == -EINVAL && is_linear(m)) { /* without our own kernels no job could run */
         log_warning("our own kernels, which are slow, compute %s", why.text);
         cuda_plans_give(m->compute->plans, m->operation,
                         memory_given(json_pack("{s:b}", "own_kernels", 1)));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. matmul-tune.c searches for an algorithm. */
+/* matmul.c - see matmul.h: descriptors, the plan's algorithm, and running a product. matmul-tune.c searches for an
+ * algorithm. */
 #include "kernels/cuda/linear/matmul.h"
 
 #include "base/log.h"
@@ -13,7 +14,7 @@
 
 static const char library[] = "cuBLASLt";
 
-/* Products are of bf16, exact in fp32, and sums are fp32: TF32 has no part in it. */
+/* Products of bf16 are exact in fp32, and sums are fp32: TF32 is not used. */
 static const cublasComputeType_t compute_type = CUBLAS_COMPUTE_32F;
 static const cudaDataType_t scale_type = CUDA_R_32F;
 static const float one = 1, zero = 0;
@@ -38,7 +39,7 @@ static cublasStatus_t make_operation(const CudaMatmulShape *s, cublasLtEpilogue_
 {
     const cublasOperation_t a = s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t b = s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    /* Until it runs, its alignment is what counts. */
+    /* The bias is set for each run; before that only the alignment of this value matters. */
     const void *bias = (const void *)(uintptr_t)DEVICE_ALIGNMENT;
     cublasStatus_t status = cublasLtMatmulDescCreate(ret, compute_type, scale_type);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -54,7 +55,7 @@ static cublasStatus_t make_operation(const CudaMatmulShape *s, cublasLtEpilogue_
     return status;
 }
 
-/* stride: 0: dense. */
+/* stride: 0 for a dense matrix. */
 static cublasStatus_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
                                   int64_t stride, cublasLtMatrixLayout_t *ret)
 {
@@ -83,7 +84,7 @@ static int make_descriptors(CudaMatmul *m, Error *err)
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == CUDA_PLANS_OPAQUE_BYTES, "opaque");
 
-/* The attributes of an algorithm by their names in the plans; the id, which nobody can set, first. */
+/* The attributes of an algorithm and their names in the plans. The id is the first, because it cannot be set. */
 static const struct {
     const char *name;
     cublasLtMatmulAlgoConfigAttributes_t key;
@@ -140,7 +141,7 @@ static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorith
     return status;
 }
 
-/* Restores the algorithm from the library's own form, whose digits plans.c has checked before. */
+/* Restores the algorithm from the library's own form, whose digits plans.c has already checked. */
 static int restore_algorithm(const CudaMatmul *m, const json_t *algorithm, const char *opaque,
                              cublasLtMatmulAlgo_t *ret, Error *err)
 {
@@ -173,7 +174,7 @@ int matmul_algorithm_entry(const cublasLtMatmulAlgo_t *algorithm, size_t workspa
     for (size_t i = 0; i < ELEMENTSOF(attributes); i++) {
         int64_t value;
         if (read_attribute(algorithm, i, &value) != CUBLAS_STATUS_SUCCESS || value < 0 ||
-            value > INT32_MAX) /* plans.c reads none */
+            value > INT32_MAX) /* plans.c accepts no such value */
             return -EINVAL;
         json_object_set_new(values, attributes[i].name, json_integer(value));
     }
@@ -204,7 +205,7 @@ cublasStatus_t matmul_check(const CudaMatmul *m, const cublasLtMatmulAlgo_t *alg
     cublasStatus_t status = check_one(m, m->bare, algorithm, ret_workspace);
     if (status == CUBLAS_STATUS_SUCCESS && m->biased)
         status = check_one(m, m->biased, algorithm, ret_workspace);
-    if (status == CUBLAS_STATUS_SUCCESS) /* C may be another matrix than D */
+    if (status == CUBLAS_STATUS_SUCCESS) /* C may be a matrix other than D */
         status = cublasLtMatmulAlgoCapGetAttribute(algorithm,
                                                    CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT,
                                                    &out_of_place, sizeof(out_of_place), &written);
@@ -240,7 +241,7 @@ static int use_entry(CudaMatmul *m, const json_t *entry, Error *err)
 
 /* ---- the object ---- */
 
-/* Without bias and C, which are a bias and a C of some runs. */
+/* Counts no bias and no C, which only some runs have. */
 static CudaWork work_of(const CudaMatmul *m)
 {
     const double rows = (double)m->shape.m, columns = (double)m->shape.n, k = (double)m->shape.k;
@@ -253,7 +254,7 @@ static CudaWork work_of(const CudaMatmul *m)
 static int open_handle(CudaMatmul *m, Error *err)
 {
     CudaCompute *c = m->compute;
-    (void)cuda_compute_stream(c->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(c->device); /* makes the device's GPU current */
     if (c->cublaslt)
         return 0;
     cublasStatus_t status = cublasLtCreate(&c->cublaslt);

@@ -46,7 +46,7 @@ static int report_folders(const CudaCompute *c, int r, Error *err)
 
 int cuda_compute_cudnn(CudaCompute *c, cudnnHandle_t *ret, Error *err)
 {
-    cudaStream_t stream = cuda_compute_stream(c->device); /* its GPU becomes current */
+    cudaStream_t stream = cuda_compute_stream(c->device); /* makes the device's GPU current */
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     if (!c->cudnn) {
         cudnnHandle_t handle = NULL;
@@ -67,11 +67,11 @@ static void close_handles(CudaCompute *c)
 {
     if (!c->cublaslt && !c->cudnn)
         return;
-    (void)cuda_compute_stream(c->device); /* its GPU becomes current */
+    (void)cuda_compute_stream(c->device); /* makes the device's GPU current */
     if (c->cublaslt)
-        (void)cublasLtDestroy(c->cublaslt); /* a broken GPU keeps nothing anyhow */
+        (void)cublasLtDestroy(c->cublaslt); /* an error is ignored: a broken GPU keeps nothing */
     if (c->cudnn)
-        (void)cudnnDestroy(c->cudnn); /* as above */
+        (void)cudnnDestroy(c->cudnn); /* as for cuBLASLt */
 }
 #else
 static int open_libraries(CudaCompute *c, Error *err)
@@ -159,7 +159,7 @@ CudaCompute *cuda_compute_free(CudaCompute *c)
 
 /* ---- plans ---- */
 
-/* A device that tunes begins with the folder's plans. Without any that fit, all are made. */
+/* A device that tunes starts with the plans of the folder. If none fit, the device makes all plans. */
 static void keep_installed(CudaCompute *c)
 {
     Error why = ERROR_INIT;
@@ -173,9 +173,10 @@ static void keep_installed(CudaCompute *c)
         log_warning("the installed plans are not used, all are made: %s", why.text);
 }
 
-/* Uses the folder's plans, if there are libraries for them: missing plans leave the device plain, wrong ones are an
- * error. Libraries that no set needs are not even opened, whatever is wrong with them. The choice is made as late as
- * possible, since a checkpoint's plans go before the folder's. */
+/* Uses the folder's plans, if the libraries for them are found. Missing plans or libraries leave the device plain;
+ * plans that do not fit are an error. If no set may fit, the libraries are not even opened, so that defective
+ * libraries do no harm. The choice is made as late as possible, because a checkpoint's plans take precedence over the
+ * folder's. */
 static int choose(CudaCompute *c, Error *err)
 {
     Error why = ERROR_INIT;
@@ -241,7 +242,7 @@ int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
     if (r < 0)
         return r;
     if (c->tune)
-        cuda_plans_keep(c->plans, plans); /* the others are made */
+        cuda_plans_keep(c->plans, plans); /* the missing plans are made */
     else
         set_plans(c, TAKE_PTR(plans));
     c->chosen = true;
@@ -253,7 +254,7 @@ int cuda_compute_numerics(CudaCompute *c, char **ret)
 #ifdef SDTRAIN_CUDA_ATTENTION
     static const char attention[] = "";
 #else
-    static const char attention[] = ",\"attention\":\"plain\""; /* whatever the plans say */
+    static const char attention[] = ",\"attention\":\"plain\""; /* for any plans */
 #endif
     char word[HASH_TEXT_BYTES];
     _cleanup_free_ char *text = NULL;
@@ -293,7 +294,7 @@ void cuda_plan_text(const CudaCompute *c, const char *library, const char *opera
                     size_t size)
 {
     const json_t *entry;
-    Error ignored = ERROR_INIT; /* an object that runs has its entry */
+    Error ignored = ERROR_INIT; /* cannot happen: an object that runs has its entry */
     (void)snprintf(text, size, "%s", "");
     if (!operation || cuda_plans_take(c->plans, operation, &entry, &ignored) < 0)
         return;

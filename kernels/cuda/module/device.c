@@ -18,16 +18,16 @@
 #include <string.h>
 #include <time.h>
 
-/* "1": each kernel is waited for, so that an error is told of the one that made it. */
+/* "1": the host waits for each kernel, so that the report of an error names the kernel that caused it. */
 #define SYNC_VARIABLE "SDTRAIN_CUDA_SYNC"
 
-enum { POLL_USEC = 20 }; /* between two looks at a fence that the host waits for */
+enum { POLL_USEC = 20 }; /* between two queries of a fence that the host waits for */
 
 DEFINE_CLEANUP(Device, cuda_device_free)
 
 static CudaDevice *gpu(const Device *device) { return (CudaDevice *)(uintptr_t)device; }
 
-/* Keeps the first failure; the device's lock is held. */
+/* Keeps the first failure. The caller holds the device's lock. */
 static void fail(CudaDevice *d, int r, const char *text)
 {
     if (d->failure.code == 0)
@@ -57,8 +57,8 @@ void cuda_enter(CudaDevice *d) { (void)cuda_check(d, cudaSetDevice(d->ordinal), 
 cudaStream_t cuda_compute_stream(const Device *device)
 {
     cuda_enter(gpu(device));
-    /* Clears the error of a call that a library tried in vain: that is the library's own affair, and not a failure of
-     * the kernel that comes now. A broken GPU reports its error again. */
+    /* Clears the error of a call that a library tried without success: it is not a failure of the kernel that is
+     * launched next. A broken GPU reports its error again. */
     (void)cudaGetLastError();
     return gpu(device)->lanes[LANE_COMPUTE].stream;
 }
@@ -79,7 +79,7 @@ void cuda_launched(const Device *device, const CudaWork *work)
 {
     CudaDevice *d = gpu(device);
     cuda_trace_put(&d->trace, work->name);
-    cudaError_t code = cudaGetLastError(); /* a launch that cannot be, or a broken GPU */
+    cudaError_t code = cudaGetLastError(); /* an impossible launch, or a broken GPU */
     const size_t moment = cuda_times_put(&d->times, work);
     if (code == cudaSuccess && moment > 0)
         code = cudaEventRecord(d->moments[moment], d->lanes[LANE_COMPUTE].stream);
@@ -93,13 +93,13 @@ static void stop_timing(CudaDevice *d)
 {
     for (size_t i = 0; d->moments && i <= d->times.n_max; i++)
         if (d->moments[i])
-            (void)cudaEventDestroy(d->moments[i]); /* a broken GPU keeps nothing anyhow */
+            (void)cudaEventDestroy(d->moments[i]); /* a broken GPU keeps nothing */
     free(d->moments);
     d->moments = NULL;
-    (void)cuda_times_begin(&d->times, 0, NULL); /* an end cannot fail */
+    (void)cuda_times_begin(&d->times, 0, NULL); /* with 0 this cannot fail */
 }
 
-/* The errno of the first failure; 0: none. */
+/* Returns the errno of the first failure, or 0. */
 static int failure_of(CudaDevice *d, Error *err)
 {
     int r = pthread_mutex_lock(&d->lock);
@@ -126,7 +126,7 @@ static int open_streams(CudaDevice *d, Error *err)
     return 0;
 }
 
-/* Plan sets lie in plans/ beside this module, or where SDTRAIN_CUDA_PLANS says. */
+/* Plan sets are in plans/ beside this module, or in the folder named by SDTRAIN_CUDA_PLANS. */
 static int open_compute(CudaDevice *d, const DeviceOptions *asked, Error *err)
 {
     char architecture[32], folder[PATH_MAX] = "";
@@ -158,12 +158,13 @@ static bool waits_for_kernels(void)
     return true;
 }
 
-/* Why there is none: nothing of the driver, half of it, another one, or another GPU than the one that was asked for. */
+/* Reports why there is no GPU: no driver, missing device nodes, a driver of another version, or no GPU with the
+ * requested address. */
 static int no_gpu(cudaError_t code, int n, const char *pci_address, Error *err)
 {
     char nodes[240];
     int driver = 0;
-    (void)cudaDriverGetVersion(&driver); /* 0: there is none */
+    (void)cudaDriverGetVersion(&driver); /* 0: there is no driver */
     const int n_missing = cuda_nodes_missing("/dev", nodes, sizeof(nodes));
     if (driver == 0)
         return error_set(err, -ENODEV, "no NVIDIA driver: libcuda.so.1 does not load here%s",
@@ -201,18 +202,18 @@ int cuda_device_open(const DeviceOptions *options, Device **ret, Error *err)
     (void)pthread_mutex_init(&d->lock, NULL); /* default attributes cannot fail */
     char address[32];
     if (cudaDeviceGetPCIBusId(address, sizeof(address), ordinal) == cudaSuccess)
-        (void)cuda_numa_bind("/sys", address); /* before the context has memory of the host */
+        (void)cuda_numa_bind("/sys", address); /* before the context allocates memory of the host */
     code = cudaSetDevice(ordinal);
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&d->properties, ordinal);
     if (code != cudaSuccess)
         return error_set(err, cuda_errno_of_open(code), "GPU %d: %s (%s)", ordinal,
                          cudaGetErrorName(code), cudaGetErrorString(code));
-    for (char *c = d->properties.name; *c; c++) /* it becomes part of JSON */
+    for (char *c = d->properties.name; *c; c++) /* the name becomes part of JSON */
         if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
             *c = '?';
     code = cuda_one_kernel();
-    (void)cudaGetLastError(); /* it is told here */
+    (void)cudaGetLastError(); /* cuda_gpu_check() reports the error */
     int r = cuda_gpu_check(d->properties.name, d->properties.major, d->properties.minor, code, err);
     if (r == 0)
         r = open_streams(d, err);
@@ -236,14 +237,14 @@ Device *cuda_device_free(Device *device)
         CudaLane *l = &d->lanes[lane];
         for (int i = 0; i < EVENTS; i++)
             if (l->events[i])
-                (void)cudaEventDestroy(l->events[i]); /* a broken GPU keeps nothing anyhow */
+                (void)cudaEventDestroy(l->events[i]); /* a broken GPU keeps nothing */
         if (l->stream)
-            (void)cudaStreamDestroy(l->stream); /* as above */
+            (void)cudaStreamDestroy(l->stream); /* a broken GPU keeps nothing */
     }
     for (int i = 0; i < 2; i++)
         if (d->marks[i])
-            (void)cudaEventDestroy(d->marks[i]); /* as above */
-    (void)pthread_mutex_destroy(&d->lock);       /* nobody holds it */
+            (void)cudaEventDestroy(d->marks[i]); /* a broken GPU keeps nothing */
+    (void)pthread_mutex_destroy(&d->lock);       /* no thread holds it */
     free(d);
     return NULL;
 }
@@ -258,7 +259,7 @@ int cuda_device_numerics(const Device *device, char **ret)
     const CudaDevice *d = gpu(device);
     _cleanup_free_ char *plans = NULL;
     int version = 0;
-    (void)cudaRuntimeGetVersion(&version); /* it is linked in: it cannot fail */
+    (void)cudaRuntimeGetVersion(&version); /* it is linked in, so this cannot fail */
     int r = cuda_compute_numerics(d->compute, &plans);
     if (r < 0)
         return r;
@@ -291,15 +292,15 @@ int cuda_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
     cudaError_t code = cudaMalloc(&memory, MAX(n_bytes, (size_t)DEVICE_ALIGNMENT));
     if (code == cudaErrorMemoryAllocation) {
         size_t unused = 0, total = 0;
-        (void)cudaGetLastError();              /* it is told here, and breaks nothing */
-        (void)cudaMemGetInfo(&unused, &total); /* 0 of 0: not known */
+        (void)cudaGetLastError();              /* clears the error, which is reported below */
+        (void)cudaMemGetInfo(&unused, &total); /* 0 of 0: unknown */
         return error_set(err, -ENOMEM, "GPU %s has no memory for %zu bytes: %zu of %zu are free",
                          d->properties.name, n_bytes, unused, total);
     }
     if (code == cudaSuccess)
         code = cudaMemsetAsync(memory, 0, MAX(n_bytes, (size_t)DEVICE_ALIGNMENT),
                                d->lanes[LANE_COMPUTE].stream);
-    if (code == cudaSuccess) /* other lanes may use it at once */
+    if (code == cudaSuccess) /* other lanes may use the memory at once */
         code = cudaStreamSynchronize(d->lanes[LANE_COMPUTE].stream);
     if (!cuda_check(d, code, "allocating memory"))
         return failure_of(d, err);
@@ -323,7 +324,7 @@ int cuda_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error 
     cuda_enter(gpu(device));
     cudaError_t code = cudaHostRegister(memory, MAX(n_bytes, (size_t)1), cudaHostRegisterDefault);
     if (code != cudaSuccess) {
-        (void)cudaGetLastError(); /* it is told here, and breaks nothing */
+        (void)cudaGetLastError(); /* clears the error, which is reported below */
         host_memory_free(memory);
         return error_set(err, -ENOMEM, "no page-locked memory for %zu bytes: %s", n_bytes,
                          cudaGetErrorString(code));
@@ -444,14 +445,14 @@ static void reached(CudaDevice *d, Fence fence)
     assert(r == 0);
 }
 
-/* 1: reached; 0: not yet; the errno of a broken device. */
+/* Returns 1 if the fence is reached, 0 if not yet, or the errno of a broken device. */
 static int look(CudaDevice *d, Fence fence, Error *err)
 {
     if (fence.serial == 0)
         return 1;
     cudaError_t code = cudaEventQuery(event_of(d, fence));
     if (code == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* it is kept like an error, and is none */
+        (void)cudaGetLastError(); /* it is kept like an error, but is not one */
         return 0;
     }
     if (!cuda_check(d, code, "a kernel or a copy"))
@@ -464,7 +465,7 @@ bool cuda_device_reached(Device *device, Fence fence)
 {
     Error err = ERROR_INIT;
     cuda_enter(gpu(device));
-    return look(gpu(device), fence, &err) != 0; /* broken: device_await() says so at once */
+    return look(gpu(device), fence, &err) != 0; /* if broken, device_await() reports it at once */
 }
 
 int cuda_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
@@ -483,7 +484,7 @@ int cuda_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error 
                              d->properties.name, (double)timeout_usec * 1e-6, where);
         }
         const struct timespec pause = {.tv_nsec = POLL_USEC * 1000};
-        (void)nanosleep(&pause, NULL); /* a signal only makes it shorter */
+        (void)nanosleep(&pause, NULL); /* a signal only shortens the pause */
     }
 }
 
@@ -542,7 +543,7 @@ int cuda_device_read_launches(Device *device, const DeviceLaunch **ret, Error *e
 
 /* ---- a graph ---- */
 
-/* Ends the recording in any case: a lane that records runs nothing. */
+/* Records the work of put() as a graph. Always ends the recording, because a lane that records runs nothing. */
 static int record(CudaDevice *d, void (*put)(void *userdata), void *userdata, cudaGraph_t *ret,
                   Error *err)
 {
@@ -552,7 +553,7 @@ static int record(CudaDevice *d, void (*put)(void *userdata), void *userdata, cu
         return failure_of(d, err);
     put(userdata);
     code = cudaStreamEndCapture(stream, ret);
-    (void)cuda_check(d, code, "cudaStreamEndCapture"); /* what refused before is kept */
+    (void)cuda_check(d, code, "cudaStreamEndCapture"); /* an earlier failure is kept */
     return failure_of(d, err);
 }
 
@@ -572,7 +573,7 @@ int cuda_device_time_graph(Device *device, void (*put)(void *userdata), void *us
                    !cuda_check(d, cudaGraphLaunch(runs, stream), "cudaGraphLaunch")))
         r = failure_of(d, err);
     if (r == 0)
-        r = cuda_device_synchronise(device, err); /* the first launch loads it */
+        r = cuda_device_synchronise(device, err); /* the first launch loads the graph */
     const uint64_t began = clock_monotonic_usec();
     for (int i = 0; r == 0 && i < times; i++)
         if (!cuda_check(d, cudaGraphLaunch(runs, stream), "cudaGraphLaunch"))
@@ -581,7 +582,7 @@ int cuda_device_time_graph(Device *device, void (*put)(void *userdata), void *us
         r = cuda_device_synchronise(device, err);
     *ret_usec = (double)(clock_monotonic_usec() - began) / times;
     if (runs)
-        (void)cudaGraphExecDestroy(runs); /* of a broken GPU nothing is left */
+        (void)cudaGraphExecDestroy(runs); /* a broken GPU keeps nothing */
     if (graph)
         (void)cudaGraphDestroy(graph);
     return r;
@@ -605,7 +606,7 @@ int cuda_clock_usec(Device *device, double *ret, Error *err)
 {
     CudaDevice *d = gpu(device);
     float msec = 0;
-    int r = cuda_device_synchronise(device, err); /* a broken device stays so */
+    int r = cuda_device_synchronise(device, err); /* a broken device stays broken */
     if (r < 0)
         return r;
     (void)cuda_check(d, cudaEventElapsedTime(&msec, d->marks[0], d->marks[1]), "reading the clock");

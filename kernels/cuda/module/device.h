@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.h - a GPU as a Device: its streams, and the first error that one of its calls met.
+/* device.h - a GPU as a Device: its streams, and the first error of any of its calls.
  *
  * Ownership: as kernels.h.
  * Units:     as kernels.h.
- * Errors:    the first failing call of the runtime is kept, with its name, what it was for, and what came after the
- *            last fence that was reached; everything that can fail from then on fails with it, since a broken
- *            context never works again. errors.h makes the errno.
- * Threads:   as kernels.h; the CUDA device is made current in each thread that calls.
+ * Errors:    the first failing call of the runtime is kept, with its name, its purpose, and the work that came after
+ *            the last reached fence. Every later call that can fail then fails with this error, because a broken
+ *            context never works again. errors.h defines the errno.
+ * Threads:   as kernels.h; the CUDA device is made current in each calling thread.
  */
 #pragma once
 
@@ -20,13 +20,13 @@
 
 enum {
     EVENTS = 256
-}; /* of a lane: older fences are reached when the one that took their place is */
+}; /* fences of a lane: an older fence counts as reached when the fence that reuses its event is */
 
 typedef struct CudaLane {
     cudaStream_t stream;
     cudaEvent_t events[EVENTS];
     uint64_t serial;         /* of the newest fence */
-    uint64_t places[EVENTS]; /* of each fence among the kernels of LANE_COMPUTE */
+    uint64_t places[EVENTS]; /* place of each fence among the launches of LANE_COMPUTE */
 } CudaLane;
 
 typedef struct CudaDevice {
@@ -34,19 +34,19 @@ typedef struct CudaDevice {
     int ordinal; /* the runtime's number of the GPU */
     struct cudaDeviceProp properties;
     CudaLane lanes[N_LANES];
-    pthread_mutex_t lock; /* of lanes' serials and of failure */
+    pthread_mutex_t lock; /* guards the lanes' serials and failure */
     Error failure;        /* code 0: none */
     CudaTrace trace;
     CudaTimes times;
-    cudaEvent_t *moments; /* times.n_max + 1 of them; NULL: nothing is timed */
-    bool waits;           /* for each kernel, so that a failure is told of the one that failed */
+    cudaEvent_t *moments; /* times.n_max + 1 events; NULL: nothing is timed */
+    bool waits;           /* waits for each kernel, so that a report names the failing one */
     CudaCompute *compute;
-    cudaEvent_t marks[2]; /* cuda_clock_mark(); NULL until they are used */
+    cudaEvent_t marks[2]; /* cuda_clock_mark(); NULL until first used */
 } CudaDevice;
 
-/* Keeps the failure, if it is one and the first; returns whether all is well so far. */
+/* Keeps the failure if `code` is the device's first one. Returns true if the device has had no failure so far. */
 bool cuda_check(CudaDevice *device, cudaError_t code, const char *what);
 /* Makes the GPU current in the calling thread. */
 void cuda_enter(CudaDevice *device);
-/* Returns the runtime's result for one of the module's kernels: whether the current GPU can run it. */
+/* Returns the runtime's result for one of the module's kernels, which shows whether the current GPU can run it. */
 cudaError_t cuda_one_kernel(void);

@@ -17,17 +17,17 @@ static const char *const names[] = {
     "NVIDIA_TF32_OVERRIDE",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
-    /* Other machine code than the one that was compiled, tested and hashed. */
+    /* These select other machine code than the code that was compiled, tested and hashed. */
     "CUDA_FORCE_JIT",
     "CUDA_FORCE_PTX_JIT",
     "CUDA_DISABLE_JIT",
     "CUDA_DISABLE_PTX_JIT",
-    /* Fewer multiprocessors: libraries choose other algorithms. */
+    /* These reduce the multiprocessors, so that libraries choose other algorithms. */
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
 };
 
-/* The libraries' own logs: by them a call that a library refuses can be explained. */
+/* The variables of the libraries' own logs, which help to explain a call that a library refuses. */
 static const char *const logs[] = {
     "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGDEST_DBG",  "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG",
     "CUDNN_LOGERR_DBG",   "CUBLASLT_LOG_LEVEL", "CUBLASLT_LOG_MASK", "CUBLASLT_LOG_FILE",
@@ -55,8 +55,8 @@ static bool must_go(const char *entry, size_t name_length)
 void cuda_environment_clear(void)
 {
     static atomic_bool told_once;
-    const bool told = atomic_exchange(&told_once, true); /* what is kept is found each time */
-    /* unsetenv() moves the entries behind it. */
+    const bool told = atomic_exchange(&told_once, true); /* kept variables are found in each call */
+    /* unsetenv() moves the later entries forward. */
     for (size_t i = 0; environ && environ[i];) {
         const size_t length = strcspn(environ[i], "=");
         if (is_log(environ[i], length)) {
@@ -74,7 +74,7 @@ void cuda_environment_clear(void)
         log_warning("the environment's %.300s is removed: it changes bits or the GPU", environ[i]);
         char *name = memory_bytes(environ[i], length);
         int r = unsetenv(name);
-        assert(r == 0); /* a name that is not empty and has no '=' */
+        assert(r == 0); /* the name is not empty and has no '=' */
         free(name);
     }
 }

@@ -2,19 +2,19 @@
 /* environment.h - removes the variables by which a shell would change bits or the choice of a GPU.
  *
  * NVIDIA's driver and libraries read variables: NVIDIA_TF32_OVERRIDE computes fp32 products in 10 bits of mantissa,
- * NVRTC_APPEND_FLAGS compiles cuDNN's engines with other flags, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number the
- * GPUs anew. One node with such a variable would train with other bits than its peers. A job has no use for any:
- * it says what it wants in its own file.
+ * NVRTC_APPEND_FLAGS compiles cuDNN's engines with other flags, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER renumber the
+ * GPUs. One node with such a variable would train with other bits than its peers. A job needs none of them: its own
+ * file contains its settings.
  *
- * Variables that make a fault easier to find and change no bit stay: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*,
+ * Variables that make a fault easier to find and change no bit are kept: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*,
  * CUDA_CACHE_PATH, and the variables of cuDNN's and cuBLASLt's logs.
  *
  * Ownership: none.
  * Units:     none.
  * Errors:    none.
  * Threads:   one, before the first call of the driver and before the first library is opened. A thread that calls
- *            getenv() at that moment may miss a variable, and reads no freed memory; of the trainer's threads only
- *            the S3 client's ask, for proxies.
+ *            getenv() at that moment may miss a variable, but reads no freed memory; of the trainer's threads only the
+ *            S3 client's call getenv(), for proxies.
  */
 #pragma once
 
@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-/* Logs each variable that it removes as a warning, with its value, and each of a library's log, which it keeps. Neither
- * is told a second time. */
+/* Logs a warning for each variable that it removes, with the value, and for each variable of a library's log, which it
+ * keeps. It logs each of them only once. */
 void cuda_environment_clear(void);
 
 #ifdef __cplusplus

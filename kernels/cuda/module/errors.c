@@ -12,19 +12,19 @@
 int cuda_errno_of_open(cudaError_t code)
 {
     switch (code) {
-    case cudaErrorMemoryAllocation: /* others hold it, */
+    case cudaErrorMemoryAllocation: /* other programs use the memory, */
     case cudaErrorDevicesUnavailable:
-    case cudaErrorDeviceAlreadyInUse: /* or all of it */
+    case cudaErrorDeviceAlreadyInUse: /* or the whole GPU */
     case cudaErrorMpsServerNotReady:
     case cudaErrorMpsMaxClientsReached:
     case cudaErrorMpsMaxConnectionsReached:
         return -EAGAIN;
-    case cudaErrorSystemDriverMismatch: /* kernel module and library */
+    case cudaErrorSystemDriverMismatch: /* kernel module and library differ */
         return -EPROTO;
     case cudaErrorInsufficientDriver:
     case cudaErrorCallRequiresNewerDriver:
     case cudaErrorCompatNotSupportedOnDevice:
-    case cudaErrorNoKernelImageForDevice: /* another architecture */
+    case cudaErrorNoKernelImageForDevice: /* the GPU has another architecture */
     case cudaErrorUnsupportedExecAffinity:
     case cudaErrorNotSupported:
         return -ENOTSUP;
@@ -41,7 +41,7 @@ int cuda_errno_of_open(cudaError_t code)
 int cuda_errno_of_failure(cudaError_t code)
 {
     switch (code) {
-    /* what a kernel does */
+    /* errors of a running kernel */
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
@@ -51,7 +51,7 @@ int cuda_errno_of_failure(cudaError_t code)
     case cudaErrorInvalidPc:
     case cudaErrorHardwareStackError:
     case cudaErrorTensorMemoryLeak:
-    /* what a call asks for */
+    /* errors in the arguments of a call */
     case cudaErrorInvalidValue:
     case cudaErrorInvalidConfiguration:
     case cudaErrorInvalidDevicePointer:
@@ -98,7 +98,7 @@ int cuda_nodes_missing(const char *dev, char *ret, size_t size)
         const char *name, *remedy;
     } nodes[] = {
         {"nvidiactl", "is the driver loaded?"},
-        /* The driver's library would make it by a program with more rights, which NoNewPrivileges= forbids. */
+        /* The driver's library makes this node with a privileged program, which NoNewPrivileges= forbids. */
         {"nvidia-uvm", "nvidia-modprobe -u -c 0, as root, makes it"},
     };
     size_t used = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* errors.h - whose fault an error of CUDA's runtime is, as an errno of kernels.h.
+/* errors.h - maps an error of CUDA's runtime to an errno of kernels.h, which says whose fault the error is.
  *
- * The leader takes a node out of service for a broken GPU; for a driver that is too old it does so for one job only.
- * For a program that went wrong the node gets a strike (trainer/session/device-exit.h). A cudaError_t may stand for any
- * of these.
+ * The leader takes a node out of service for a broken GPU, and for one job only if the driver is too old. If the
+ * program is at fault, the node gets a strike (trainer/session/device-exit.h). A cudaError_t may mean any of these.
  *
  * Ownership: none.
  * Units:     cudaError_t.
@@ -21,19 +20,20 @@
 extern "C" {
 #endif
 
-/* Returns the errno of an error that a call of device_open() met: -ENODEV, -EPROTO, -ENOTSUP, -EAGAIN or -EIO. */
+/* Returns the errno for an error of a CUDA call within device_open(): -ENODEV, -EPROTO, -ENOTSUP, -EAGAIN or -EIO. */
 int cuda_errno_of_open(cudaError_t code);
-/* Returns the errno of the first error of an open device: -EFAULT where the program is wrong (a trap, an illegal
- * address, a launch that cannot be), else -EIO. */
+/* Returns the errno for the first error of an open device: -EFAULT if the program is wrong (a trap, an illegal address,
+ * an impossible launch), otherwise -EIO. */
 int cuda_errno_of_failure(cudaError_t code);
 
-/* Checks that this module computes on a GPU of that name and compute capability; kernels: what the runtime reported of
- * one of its kernels there. -ENOTSUP: the GPU is a part of a card (MIG), or the module has no kernels for it. */
+/* Checks that this module computes on a GPU of that name and compute capability. kernels: the runtime's result for one
+ * of the module's kernels on that GPU. -ENOTSUP: the GPU is a part of a card (MIG), or the module has no kernels for
+ * it. */
 int cuda_gpu_check(const char *name, int major, int minor, cudaError_t kernels, Error *err);
 
-/* Writes what to do about device nodes that CUDA needs and that are not there, or may not be opened:
- * "; /dev/nvidia-uvm: No such file or directory (nvidia-modprobe ...)"; "" where nothing is wrong. dev: "/dev". Returns
- * how many there are. */
+/* Describes the device nodes that CUDA needs but that are missing or cannot be opened, and what to do about them: ";
+ * /dev/nvidia-uvm: No such file or directory (nvidia-modprobe ...)", or "" if no node is missing. dev: "/dev". Returns
+ * the number of such nodes. */
 int cuda_nodes_missing(const char *dev, char *ret, size_t size);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@ typedef struct Forwards {
     FORWARD_CUBLASLT(FORWARD_MEMBER)
 } Forwards;
 
-static Forwards forwards; /* all NULL, or none */
+static Forwards forwards; /* either all are NULL or none */
 
 #define FORWARD_DEFINE(type, none, name, parameters, arguments)                                    \
     type name parameters                                                                           \

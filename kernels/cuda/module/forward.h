@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forward.h - the functions of cuDNN and cuBLASLt that this module calls, as they are in the libraries that were
- * opened (libraries.h).
+/* forward.h - the functions of cuDNN and cuBLASLt that this module calls. Each forwards to the opened library
+ * (libraries.h).
  *
- * The libraries are not linked: a node may have them in any of several places, and one without a GPU has none. So
- * forward.c defines each function of the lists below under the vendor's own name, and calls the opened library's.
- * Callers include <cudnn.h> and <cublasLt.h> as usual. A function that is missing here does not link: add a line.
+ * The libraries are not linked: a node may have them in any of several places, and a node without a GPU has none. So
+ * forward.c defines each function of the lists below under the vendor's own name, and calls the function in the opened
+ * library. Callers include <cudnn.h> and <cublasLt.h> as usual. A function that is missing here does not link: add a
+ * line.
  *
  * Ownership: none.
  * Units:     as the vendor's.
  * Errors:    before forward_fill(): CUDNN_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_NOT_INITIALIZED, version 0.
- * Threads:   forward_fill() before any thread calls them.
+ * Threads:   call forward_fill() before any thread calls the functions.
  */
 #pragma once
 
-/* cudnn.h is not complete without it in C. */
+/* In C, cudnn.h needs <stdbool.h> before it. */
 #include <stdbool.h>
 
 #include <cublasLt.h>
 #include <cudnn.h>
 
-/* X(type, what it returns before a library is open, name, parameters, arguments) */
+/* X(type, value returned before a library is open, name, parameters, arguments) */
 /* clang-format off */
 #define FORWARD_CUDNN(X)                                                                                               \
     X(size_t, 0, cudnnGetVersion, (void), ())                                                                          \
@@ -118,7 +119,7 @@
 
 #define FORWARD_CUBLASLT_STATUS(X, name, parameters, arguments)                                                        \
     X(cublasStatus_t, CUBLAS_STATUS_NOT_INITIALIZED, name, parameters, arguments)
-/* An object that is made, destroyed, and has attributes. */
+/* The functions of a type of object: create, destroy, set and get an attribute. */
 #define FORWARD_CUBLASLT_OBJECT(X, name, attribute, parameters, arguments)                                     \
     FORWARD_CUBLASLT_STATUS(X, cublasLt##name##Create, parameters, arguments)                                          \
     FORWARD_CUBLASLT_STATUS(X, cublasLt##name##Destroy, (cublasLt##name##_t object), (object))                       \
@@ -135,8 +136,8 @@
 extern "C" {
 #endif
 
-/* Takes the functions from two open libraries (dlopen()'s handles). Returns NULL, or the name that one of them lacks;
- * then nothing has changed. */
+/* Takes the functions from two open libraries (dlopen()'s handles). Returns NULL, or the name of a function that is
+ * missing; then nothing has changed. */
 const char *forward_fill(void *cudnn, void *cublaslt);
 
 #ifdef __cplusplus

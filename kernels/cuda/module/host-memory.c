@@ -16,7 +16,7 @@
 enum { THREADS_MAX = 16, PAGE_BYTES = 4096 };
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-/* A thread that makes fewer bytes than this takes longer to start than to do it. */
+/* For fewer bytes than this, starting a thread takes longer than touching the pages. */
 #define THREAD_BYTES ((size_t)64 << 20)
 
 typedef struct Part {
@@ -24,7 +24,7 @@ typedef struct Part {
     size_t n_bytes;
 } Part;
 
-/* The kernel makes a page, zeroed, when it is written first. */
+/* Writes each page once: at the first write the kernel makes the page, filled with zeros. */
 static void *touch(void *userdata)
 {
     const Part *part = userdata;
@@ -39,7 +39,8 @@ static int processors(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* In parts of whole huge pages, one a thread. One that cannot be started is done here. */
+/* Touches the memory in parts of whole huge pages, one part for each thread. If a thread cannot be started, the caller
+ * touches its part. */
 static void touch_all(char *memory, size_t n_bytes)
 {
     const size_t wanted = CLAMP(n_bytes / THREAD_BYTES, (size_t)1, (size_t)THREADS_MAX);
@@ -56,7 +57,7 @@ static void touch_all(char *memory, size_t n_bytes)
     }
     for (size_t i = 0; i < n; i++)
         if (!started[i])
-            (void)touch(&parts[i]); /* has no result */
+            (void)touch(&parts[i]); /* its result is always NULL */
     for (size_t i = 0; i < n; i++)
         if (started[i]) {
             int r = pthread_join(threads[i], NULL);
@@ -64,7 +65,7 @@ static void touch_all(char *memory, size_t n_bytes)
         }
 }
 
-/* The page before the memory holds the length of the mapping. */
+/* The page before the memory contains the length of the mapping. */
 int host_memory_new(size_t n_bytes, void **ret)
 {
     if (n_bytes > SIZE_MAX - PAGE_BYTES)
@@ -73,7 +74,7 @@ int host_memory_new(size_t n_bytes, void **ret)
     char *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -errno;
-    (void)madvise(memory, whole, MADV_HUGEPAGE); /* small pages serve, too */
+    (void)madvise(memory, whole, MADV_HUGEPAGE); /* if it fails, small pages are used */
     touch_all(memory, whole);
     memcpy(memory, &whole, sizeof(whole));
     *ret = memory + PAGE_BYTES;
@@ -88,5 +89,5 @@ void host_memory_free(void *memory)
     char *begin = (char *)memory - PAGE_BYTES;
     memcpy(&whole, begin, sizeof(whole));
     int r = munmap(begin, whole);
-    assert(r == 0); /* it is a mapping of this length */
+    assert(r == 0); /* the mapping has this length */
 }

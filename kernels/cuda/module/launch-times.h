@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch-times.h - the launches that device_time_launches() times: what they are; when each ended, its owner knows.
+/* launch-times.h - the descriptions of the launches that device_time_launches() times. The owner records when each
+ * ended.
  *
- * Ownership: a CudaTimes is its owner's, {0} at first; cuda_times_begin() with 0 releases what it has.
+ * Ownership: a CudaTimes is its owner's, {0} at first; cuda_times_begin() with 0 releases its memory.
  * Units:     none.
- * Errors:    -ENOMEM; -ENOSPC: there were more launches than were to be timed; -EINVAL: none were.
+ * Errors:    -ENOMEM; -ENOSPC: there were more launches than were to be timed; -EINVAL: no launch was timed.
  * Threads:   LANE_COMPUTE's.
  */
 #pragma once
@@ -17,14 +18,15 @@ extern "C" {
 typedef struct CudaTimes {
     DeviceLaunch *launches; /* NULL: nothing is timed */
     size_t n, n_max;
-    bool has_more; /* than n_max */
+    bool has_more; /* there were more than n_max */
 } CudaTimes;
 
-/* n_max 0: nothing is timed any more. */
+/* Starts to record up to n_max launches; with n_max 0 stops. */
 int cuda_times_begin(CudaTimes *times, size_t n_max, Error *err);
-/* Which of the n_max + 1 moments is the end of this launch; 0, which is the beginning: it is not timed. */
+/* Returns the index, among the n_max + 1 moments, of the end of this launch; 0, the index of the beginning, if it is
+ * not timed. */
 size_t cuda_times_put(CudaTimes *times, const CudaWork *work);
-/* Whether all launches are there. */
+/* Checks that all launches were recorded. */
 int cuda_times_check(const CudaTimes *times, Error *err);
 
 #ifdef __cplusplus

@@ -23,8 +23,9 @@
 #define CUBLASLT_NAME NAME("libcublasLt.so.", CUBLAS_VER_MAJOR)
 #define NVRTC_STEM "libnvrtc.so"
 
-/* The libraries that libcudnn opens by name when it needs them. Each is opened before that by full path, since the
- * loader would search LD_LIBRARY_PATH first; libcudnn_graph comes before libcudnn, which has its version from it. */
+/* The libraries that libcudnn opens by name when it needs them. Each is opened before that by its full path, because
+ * the loader would search LD_LIBRARY_PATH first. libcudnn_graph is opened before libcudnn, which gets its version from
+ * it. */
 static const char *const cudnn_parts[] = {
     NAME("libcudnn_graph.so.", CUDNN_MAJOR),
     NAME("libcudnn_ops.so.", CUDNN_MAJOR),
@@ -39,12 +40,12 @@ enum { FOLDERS_MAX = 64, PATTERNS_MAX = 32, HANDLES_MAX = 4 + ELEMENTSOF(cudnn_p
 
 typedef struct Place { /* borrows its texts */
     const char *name;
-    bool system; /* asked of the loader; it has no folders */
+    bool system; /* found by the loader; has no folders */
     const char *folders[FOLDERS_MAX];
     size_t n_folders;
 } Place;
 
-typedef struct Attempt { /* at one place */
+typedef struct Attempt { /* opening the libraries of one place */
     CudaLibraries found;
     void *handles[HANDLES_MAX];
     size_t n_handles;
@@ -53,7 +54,7 @@ typedef struct Attempt { /* at one place */
 typedef struct Search {
     CudaLibraries *ret;
     bool done, other_version;
-    char said[448]; /* of each place that does not serve */
+    char said[448]; /* a message for each unusable place */
     size_t used;
 } Search;
 
@@ -66,8 +67,8 @@ static void note_place(Search *s, const char *place, const char *why)
 
 /* ---- files ---- */
 
-/* The real path of what the loader finds by name. It looks into the current folder where LD_LIBRARY_PATH has an entry
- * that is empty or relative: then it is not asked. */
+/* Finds the real path of the library that the loader finds by this name. If LD_LIBRARY_PATH has an empty or relative
+ * entry, the loader would search the current folder, so the function refuses. */
 static int system_file(const char *name, char ret[PATH_MAX], Error *err)
 {
     const char *folders = getenv("LD_LIBRARY_PATH");
@@ -116,7 +117,7 @@ static int attempt_open(Attempt *a, const char *path, void **ret, Error *err)
     assert(a->n_handles < HANDLES_MAX);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        const char *why = dlerror(); /* names the path */
+        const char *why = dlerror(); /* the message names the path */
         return error_set(err, -ENODEV, "%s", why ? why : path);
     }
     a->handles[a->n_handles++] = handle;
@@ -128,11 +129,11 @@ static int attempt_open(Attempt *a, const char *path, void **ret, Error *err)
 static void attempt_close(Attempt *a)
 {
     while (a->n_handles > 0)
-        (void)dlclose(a->handles[--a->n_handles]); /* one that stays is never called */
+        (void)dlclose(a->handles[--a->n_handles]); /* if one stays open, it is never called */
 }
 
-/* Opens a part that lies beside cuDNN or cuBLASLt; not every version has every part. The library that the loader now
- * gives for the part's name must be this one, since libcudnn asks the loader by name. */
+/* Opens a part from the folder of cuDNN or cuBLASLt; not every version has every part. The library that the loader then
+ * returns for the part's name must be this one, because libcudnn opens its parts by name. */
 static int attempt_part(Attempt *a, const char *folder, const char *name, void **ret, Error *err)
 {
     char path[PATH_MAX];
@@ -146,7 +147,7 @@ static int attempt_part(Attempt *a, const char *folder, const char *name, void *
         return r;
     void *given = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (given)
-        (void)dlclose(given); /* ours is open still */
+        (void)dlclose(given); /* the first handle stays open */
     if (given && given != handle)
         return error_set(err, -EPROTO, "another %s is open in this program", name);
     *ret = handle;
@@ -155,7 +156,8 @@ static int attempt_part(Attempt *a, const char *folder, const char *name, void *
 
 static int check_version(const char *what, size_t version, size_t unit, size_t compiled, Error *err)
 {
-    /* A vendor's later minor keeps what its earlier ones have; versions of bits are the numerics' affair. */
+    /* A later minor version keeps the functions of earlier ones. Differences in bits are handled by the numerics
+     * record. */
     const size_t major = unit * 100;
     if (version / major == compiled / major && version / unit >= compiled / unit)
         return 0;
@@ -164,8 +166,9 @@ static int check_version(const char *what, size_t version, size_t unit, size_t c
                      version, compiled / major, compiled / unit % 100, compiled / major);
 }
 
-/* An installed library's file has the version in its name, which a link leads to. It is looked at before anything is
- * opened: the loader keeps some of cuDNN's parts for good, and gives them to another place's cuDNN by their names. */
+/* Checks the version in the file name of an installed library, to which a link leads. This is done before any library
+ * is opened, because the loader never closes some of cuDNN's parts, and would give them by name to the cuDNN of another
+ * place. */
 static int check_file_name(const char *path, const char *what, size_t compiled, Error *err)
 {
     unsigned major, minor, patch;
@@ -189,7 +192,7 @@ static int read_versions(Attempt *a, void *cudnn, void *cublaslt, Error *err)
                : check_version(CUBLASLT_NAME, a->found.cublaslt_version, 100, CUBLAS_VERSION, err);
 }
 
-/* NVRTC, and its built-in functions, which it opens by name. */
+/* Opens NVRTC and its built-in functions, which NVRTC opens by name. */
 static int open_nvrtc(Attempt *a, const Place *place, Error *err)
 {
     char name[64], path[PATH_MAX], folder[PATH_MAX];
@@ -261,7 +264,7 @@ static void try_place(Search *s, const Place *place)
 
 /* ---- the places ---- */
 
-/* The folders that the operator names; what is wrong with one is said of it. */
+/* Tries the folders that the operator names. Reports what is wrong with a folder. */
 static void try_named(Search *s, const char *value)
 {
     _cleanup_free_ char *texts = strdup(value);
@@ -306,7 +309,7 @@ static void add_pattern(glob_t *to, const char *prefix, const char *rest)
     char pattern[PATH_MAX];
     int n = snprintf(pattern, sizeof(pattern), "%s%s", prefix, rest);
     if (n < (int)sizeof(pattern))
-        (void)glob(pattern, to->gl_pathc ? GLOB_APPEND : 0, NULL, to); /* nothing found: none */
+        (void)glob(pattern, to->gl_pathc ? GLOB_APPEND : 0, NULL, to); /* no match: adds nothing */
 }
 
 static void try_wheels(Search *s)

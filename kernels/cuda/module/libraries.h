@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libraries.h - opens cuDNN and cuBLASLt, and NVRTC for cuDNN's engines that compile at run time.
  *
- * A machine may have several copies of them, of several versions, and two versions at once compute what neither does
- * alone. So all are taken from one place, by full path. The first of these places that has them serves:
- *   SDTRAIN_CUDA_LIBRARIES   folders, colon-separated; where it is set, no other place is looked at
- *   the system               what the loader finds by name
- *   the toolkit              /usr/local/cuda/lib64
- *   a Python's wheels        site-packages/nvidia of VIRTUAL_ENV, of each python3 on the PATH, of /usr
- * A path that depends on the current folder, which others may write to, is never looked at.
+ * A machine may have several copies of these libraries, of several versions, and a mixture of versions computes other
+ * bits than any one version. So all are taken from one place, by full path. The first of these places that has them is
+ * used:
+ *     SDTRAIN_CUDA_LIBRARIES   folders, colon-separated; if it is set, no other place is searched
+ *     the system               the libraries that the loader finds by name
+ *     the toolkit              /usr/local/cuda/lib64
+ *     a Python's wheels        site-packages/nvidia of VIRTUAL_ENV, of each python3 on the PATH, of /usr
+ * A path that depends on the current folder, which others may write to, is never used.
  *
  * Ownership: static; the libraries are never closed.
  * Units:     versions as the vendor counts them: cuDNN 9.19.0 is 91900, cuBLASLt 13.1.0 is 130100, NVRTC 13.0 is 13000.
  * Errors:    see cuda_libraries_open().
- * Threads:   any. Functions of the libraries (forward.h) may be called once it has returned 0.
+ * Threads:   any. Functions of the libraries (forward.h) may be called after cuda_libraries_open() has returned 0.
  */
 #pragma once
 
@@ -28,15 +29,16 @@ extern "C" {
 typedef struct CudaLibraries {
     int cudnn_version;
     size_t cublaslt_version;
-    int nvrtc_version; /* 0: there is none; engines that compile at run time then fail */
+    int nvrtc_version; /* 0: no NVRTC; engines that compile at run time then fail */
     char cudnn_folder[PATH_MAX], cublaslt_folder[PATH_MAX];
 } CudaLibraries;
 
-/* Opens them once in a process, and logs versions and folders; later calls give the same. -ENODEV: no place has
- * them all; -EPROTO: the only ones are of a version that this module was not compiled for (another major, or an older
- * minor than its headers). The text names each place and what it lacks. */
+/* Opens the libraries once in a process, and logs versions and folders; later calls return the same. -ENODEV: no place
+ * has them all. -EPROTO: all libraries found have a version that this module was not compiled for (another major, or an
+ * older minor than its headers). The text names each place and what is missing there. */
 int cuda_libraries_open(const CudaLibraries **ret, Error *err);
-/* Does the work of the first call, each time; toolkit: the folder of that place. For tests. */
+/* Searches as the first call of cuda_libraries_open() does, but each time. toolkit: the folder of the toolkit. For
+ * tests. */
 int cuda_libraries_find(const char *toolkit, CudaLibraries *ret, Error *err);
 
 #ifdef __cplusplus

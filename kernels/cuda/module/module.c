@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - the one symbol of libsdtrain-cuda.so, and its table. */
+/* module.c - the only exported symbol of libsdtrain-cuda.so, and its table. */
 #include "kernels/cuda/module/module.h"
 
 #include "base/fault.h"

@@ -66,7 +66,7 @@ static int read_set(const char *sysfs, const char *name, Set *ret, Error *err)
     return 0;
 }
 
-/* The GPU's node; -1: it is at none. */
+/* Reads the GPU's NUMA node; -1 if the GPU has none. */
 static int read_node(const char *sysfs, const char *pci_address, int *ret, Error *err)
 {
     unsigned domain, bus, device, function = 0;
@@ -85,7 +85,8 @@ static int read_node(const char *sysfs, const char *pci_address, int *ret, Error
     return 0;
 }
 
-/* 1: memory will come from the node while it has some; 0: the process has a policy of its own. */
+/* Returns 1 if memory will come from the node while it has free memory, 0 if the process already has a memory
+ * policy. */
 static int prefer_memory(int node, Error *err)
 {
     int policy = MPOL_DEFAULT;

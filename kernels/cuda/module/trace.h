@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.h - which launches were put on the compute lane since the last fence that was reached.
+/* trace.h - the launches that were queued on the compute lane since the last fence that was reached.
  *
- * A kernel that traps breaks the device some time after the call that put it there, and no later call tells which one
- * it was. The names of the newest launches, and where fences lie among them, say between which two it must be. A launch
- * is of one of the project's own kernels, or of an operation of a library, which may run several of its kernels.
+ * A kernel that traps breaks the device some time after the call that queued the kernel, and no later call reports
+ * which kernel it was. The names of the newest launches, and the positions of fences among them, limit the search to
+ * the launches between two fences. A launch is one of the project's own kernels, or an operation of a library, which
+ * may run several kernels of the library.
  *
- * Ownership: the device's; names live as long as it does.
+ * Ownership: the device's; names exist as long as the device.
  * Units:     a place is a number of launches, counted from the device's start.
  * Errors:    none.
  * Threads:   cuda_trace_put() LANE_COMPUTE's; the others any.
@@ -24,9 +25,9 @@ typedef struct CudaTrace {
 } CudaTrace;
 
 void cuda_trace_put(CudaTrace *trace, const char *name);
-/* Returns the place that a fence keeps when it is made. */
+/* Returns the place that is stored with a new fence. */
 uint64_t cuda_trace_place(const CudaTrace *trace);
-/* A fence that kept `place` was reached. */
+/* Records that a fence with this place was reached. */
 void cuda_trace_reached(CudaTrace *trace, uint64_t place);
 /* Writes "after the last fence that was reached came pack_kernel<T>, the 1st of 12 launches". */
 void cuda_trace_describe(const CudaTrace *trace, char *ret, size_t size);

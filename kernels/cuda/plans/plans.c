@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 enum {
-    VALUES_MAX = 1 << 17, /* of a text: 32 for each of CUDA_PLANS_OPERATIONS_MAX */
+    VALUES_MAX = 1 << 17, /* in one text: 32 for each of CUDA_PLANS_OPERATIONS_MAX */
     NAME_MAX_CHARACTERS = 160,
     KNOBS_MAX = 64,
-    FILES_MAX = 1024, /* of a folder */
+    FILES_MAX = 1024, /* in one folder */
     OPAQUE_DIGITS = 2 * CUDA_PLANS_OPAQUE_BYTES,
 };
 
@@ -61,9 +61,9 @@ static void read_opaque(JsonReader *algorithm)
         json_refuse(algorithm, "opaque", "not only lower-case hexadecimal digits");
 }
 
-/* The two reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE: partial sums of a split lie in the
- * workspace, in fp32. In place, the blocks that come first would be first in the sum; in the output's type the partial
- * sums would be rounded. */
+/* Reads an algorithm. The two allowed reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE, where the
+ * partial sums of a split are in the workspace, in fp32. With the reduction in place, the order of the sum would be the
+ * order in which blocks finish; with the one in the output's type, partial sums would be rounded. */
 static void read_algorithm(JsonReader *entry)
 {
     JsonReader a = json_get_object(entry, "algorithm", JSON_REQUIRED);
@@ -87,7 +87,7 @@ static void read_workspace(JsonReader *entry)
     (void)json_get_int(entry, "workspace", JSON_REQUIRED, 0, workspace_max, &workspace);
 }
 
-/* Reads the type of a weight's gradient, which nobody can choose yet: the key is there for people. */
+/* Reads the type of a weight's gradient. It cannot be chosen yet; the key informs people. */
 static void read_dw(JsonReader *entry, const char *type)
 {
     char told[8];
@@ -95,7 +95,7 @@ static void read_dw(JsonReader *entry, const char *type)
         json_refuse(entry, "dw", "%s: it must be %s", told, type);
 }
 
-/* Reads how much of what follows the sums the library does. */
+/* Reads how much of the work after the sums the library does. */
 static void read_variant(JsonReader *entry)
 {
     char told[16];
@@ -109,7 +109,7 @@ static void read_variant(JsonReader *entry)
         json_refuse(entry, "variant", "%s is neither plain nor fused", told);
 }
 
-/* Reads whether the library has refused the operation. */
+/* Reads whether our own kernels compute the operation. */
 static bool read_own_kernels(JsonReader *entry)
 {
     bool own;
@@ -163,8 +163,8 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* Reads an engine, how many images are taken at once, and whether the graph has a padding mask; or that the library has
- * refused the shape. */
+/* Reads an engine, the number of images at once, and whether the graph has a padding mask; or that our own kernels
+ * compute the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
@@ -184,7 +184,7 @@ static void read_product(JsonReader *entry)
     read_algorithm(entry);
 }
 
-/* The first word of an operation's name, and what reads its entry. */
+/* The first word of an operation's name, and the function that reads its entry. */
 static const struct {
     const char *name;
     void (*read)(JsonReader *entry);
@@ -193,7 +193,8 @@ static const struct {
              {"conv", read_conv},
              {"attention", read_attention}};
 
-/* Reads one operation's entry. The text that names it in errors is made here, since it is not a key of one reader. */
+/* Reads one operation's entry. The text that names the entry in errors is made here, because the entry is not a key of
+ * one reader. */
 static int read_entry(const char *source, const char *operation, json_t *value, Error *err)
 {
     _cleanup_free_ char *name =
@@ -350,13 +351,13 @@ static int is_plan_file(const struct dirent *entry)
 
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
-    return strcmp((*a)->d_name, (*b)->d_name); /* alphasort() would ask the locale */
+    return strcmp((*a)->d_name, (*b)->d_name); /* alphasort() would depend on the locale */
 }
 
-/* A check that a set must pass to be taken. */
+/* A check that a set must pass to be used. */
 typedef int (*PlansCheck)(const CudaPlans *plans, const CudaMachine *machine, Error *err);
 
-/* Returns a set that passes the check though its GPU has another name, or NULL. */
+/* Returns a set that passes the check although its GPU has another name, or NULL. */
 static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansCheck check)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
@@ -371,7 +372,7 @@ static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansC
     return TAKE_PTR(plans);
 }
 
-/* Finds the first such set by the file's name, and its path. */
+/* Finds the first set, by file name, that passes the check, and its path. */
 static int find_other(const char *folder, const CudaMachine *machine, PlansCheck check,
                       char path[PATH_MAX], CudaPlans **ret, Error *err)
 {
@@ -392,7 +393,7 @@ static int find_other(const char *folder, const CudaMachine *machine, PlansCheck
     return 0;
 }
 
-/* Writes the path of the set of the GPU's own name. */
+/* Writes the path of the set for the GPU's own name. */
 static int own_path(const char *folder, const CudaMachine *machine, char path[PATH_MAX], Error *err)
 {
     char name[sizeof(machine->device)];

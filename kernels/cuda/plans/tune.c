@@ -16,15 +16,15 @@
 enum {
     WARM_RUNS = 2,
     ROUNDS = 5,
-    RUNS_MAX = 64,     /* of a round */
-    ROUND_USEC = 2000, /* a round's length at least, unless RUNS_MAX are shorter */
+    RUNS_MAX = 64,     /* in one round */
+    ROUND_USEC = 2000, /* the shortest round, unless RUNS_MAX runs are shorter */
     HOPELESS =
-        3, /* a candidate whose warm run is so many times as long as the fastest has no rounds */
+        3, /* a candidate whose warm run takes so many times as long as the fastest is not timed */
     SECONDS = 300, /* for all operations of a device */
     SECONDS_MAX = 86400,
 };
 
-/* A slower algorithm with less workspace is taken while it is slower by no more than this. */
+/* A slower algorithm with less workspace is chosen if its time is at most this multiple of the fastest one's. */
 static const double tolerated = 1.01;
 
 int tune_operand(Device *device, size_t n_bytes, void **ret, Error *err)
@@ -60,7 +60,7 @@ static uint64_t bound_usec(const CudaCompute *c)
     return (uint64_t)seconds * 1000000;
 }
 
-/* The mean of so many runs. 1; 0: the library refuses; -errno. */
+/* Measures the mean time of several runs. Returns 1, 0 if the library refuses a run, or -errno. */
 static int time_runs(const Tuning *t, int candidate, int runs, double *ret_usec, Error *err)
 {
     Device *device = t->compute->device;
@@ -88,7 +88,7 @@ static int is_right(const Tuning *t, int candidate, Error *err)
     return t->check ? t->check(t->userdata, candidate, err) : 1;
 }
 
-/* fastest: of those before it; 0: it is the first. */
+/* Measures a candidate. fastest: the time of the fastest candidate before it, or 0 if it is the first. */
 static int measure(const Tuning *t, int candidate, double fastest, Error *err)
 {
     double rounds[ROUNDS], usec = 0;
@@ -98,7 +98,7 @@ static int measure(const Tuning *t, int candidate, double fastest, Error *err)
     for (int i = 1; r > 0 && i < WARM_RUNS; i++) {
         double again;
         r = time_runs(t, candidate, 1, &again, err);
-        usec = MIN(usec, again); /* the first one may load the kernel, and any may be late */
+        usec = MIN(usec, again); /* the first run may load the kernel, and any run may be delayed */
     }
     if (r <= 0 || (fastest > 0 && usec > HOPELESS * fastest))
         return MIN(r, 0);
@@ -115,8 +115,8 @@ static int measure(const Tuning *t, int candidate, double fastest, Error *err)
 /* ---- the choice ---- */
 
 enum {
-    NONE = INT_MAX, /* runs */
-    LATE_MAX = 2,   /* candidates: the first one may refuse to run */
+    NONE = INT_MAX, /* no candidate runs */
+    LATE_MAX = 2,   /* the candidates tried after the time is over: the first may refuse to run */
 };
 
 static bool is_late(const CudaCompute *c, uint64_t now)

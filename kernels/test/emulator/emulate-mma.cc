@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulate-mma.cc - see mma.cuh: what the emulator does for all lanes of a warp at once. */
+/* emulate-mma.cc - the operations of mma.cuh that the emulator performs for all lanes of a warp at once. */
 #include "kernels/cuda/kernels/mma.cuh"
 
 #include "kernels/test/emulator/emulated.h"
@@ -14,7 +14,7 @@ const MmaModel *model = &mma_model_card;
 
 enum { ROWS = 16, COLUMNS = 8 };
 
-/* Element `half` of a word. */
+/* Returns the lower (0) or upper (1) half of a word. */
 uint16_t half_of(uint32_t word, int half) { return (uint16_t)(word >> 16 * half); }
 } // namespace
 
@@ -46,7 +46,7 @@ void load_matrices(void *const lanes[WARP])
     for (int i = 0; i < WARP; i++) {
         MatricesLane *lane = (MatricesLane *)lanes[i];
         const int g = i / 4, t = i % 4;
-        assert((uintptr_t)lane->row % 16 == 0); /* a GPU traps */
+        assert((uintptr_t)lane->row % 16 == 0); /* a GPU traps otherwise */
         for (int matrix = 0; matrix < 4; matrix++) {
             uint16_t element[2];
             for (int half = 0; half < 2; half++) {

@@ -23,7 +23,8 @@
 #error "the emulator switches stacks on x86-64 only"
 #endif
 
-/* Saves the callee's registers on the running stack, leaves its pointer in *save, goes on with `to`. */
+/* Saves the callee's registers on the running stack, stores the stack pointer in *save, and continues on the stack
+ * `to`. */
 extern "C" void emulate_switch(void **save, void *to);
 asm(R"(
 .text
@@ -60,32 +61,33 @@ enum State { READY, AT_WARP, AT_BLOCK, AT_CLUSTER, ENDED, N_STATES };
 enum { STACK_BYTES = 64 << 10, SAVED_REGISTERS = 6 };
 
 struct Fiber {
-    char *stack; /* NULL: it has not begun, or has ended */
-    void *at;    /* its stack pointer while another one runs */
+    char *stack; /* NULL: the fiber has not begun, or has ended */
+    void *at;    /* the stack pointer while another fiber runs */
     void *fake_stack;
     State state;
     uint3 index, block;
-    unsigned rank;         /* of its block in the cluster */
-    uint64_t given, taken; /* by a shuffle */
+    unsigned rank;         /* of the fiber's block in the cluster */
+    uint64_t given, taken; /* values of a shuffle */
     unsigned from;
     void *operands;    /* of warp_together() */
-    Together together; /* NULL: it is at a shuffle */
+    Together together; /* NULL: the fiber is at a shuffle */
 };
 
-std::vector<Fiber> fibers; /* of a cluster: block after block */
-/* A thread takes the stack that was left last, which is in the cache: those of a kernel without barriers share one. */
+std::vector<Fiber> fibers; /* all fibers of a cluster, block after block */
+/* A new fiber takes the stack that was released last, which is in the cache. In a kernel without barriers all fibers
+ * use the same stack. */
 std::vector<char *> free_stacks;
 std::vector<unsigned> order;
 alignas(256) char shared_memory[CLUSTER_MAX][SHARED_MAX];
 size_t shared_size;
 unsigned block_threads, cluster_blocks;
-bool was_read[CLUSTER_MAX]; /* a block, by another one, since the cluster's last barrier */
+bool was_read[CLUSTER_MAX]; /* whether another block has read it since the cluster's last barrier */
 const std::function<void()> *body;
 Fiber *running;
 void *scheduler; /* its stack pointer while a fiber runs */
 uint64_t seed, drawn;
 uint32_t
-    approximation; /* what the next one draws, by a generator of its own: a kernel makes many */
+    approximation; /* state of the generator for approximate_reciprocal(), which kernels call often */
 
 [[noreturn]] void misuse(const char *what)
 {
@@ -100,7 +102,7 @@ const void *scheduler_bottom;
 size_t scheduler_bytes;
 #endif
 
-/* Back to the scheduler, until it chooses this fiber again. */
+/* Returns to the scheduler until it chooses this fiber again. */
 void pause(State state)
 {
     Fiber *self = running;
@@ -122,7 +124,7 @@ void fiber_main()
 #endif
     (*body)();
     pause(ENDED);
-    misuse("an ended thread goes on"); /* nobody chooses it */
+    misuse("an ended thread goes on"); /* the scheduler never chooses it */
 }
 
 char *take_stack()
@@ -139,14 +141,14 @@ char *take_stack()
     return stack;
 }
 
-/* The fiber's first resume() enters fiber_main(). Stacks begin at different places of a page, since the cache would
- * hold few of them otherwise. */
+/* Prepares a fiber whose first resume() enters fiber_main(). Stacks begin at different offsets within a page, because
+ * otherwise few of them would fit into the cache. */
 void begin(Fiber *fiber)
 {
     fiber->stack = take_stack();
     const size_t colour = (size_t)((uintptr_t)fiber->stack / STACK_BYTES % 64) * 128;
     void **top = (void **)(fiber->stack + STACK_BYTES - colour) - 1;
-    *top-- = nullptr; /* fiber_main's return address: it does not return; keeps the stack aligned */
+    *top-- = nullptr; /* return address of fiber_main, never used; keeps the stack aligned */
     *top = (void *)fiber_main;
     top -= SAVED_REGISTERS;
     memset(top, 0, SAVED_REGISTERS * sizeof(*top));
@@ -175,7 +177,7 @@ void resume(Fiber *fiber)
     }
 }
 
-/* first: the block of rank 0 */
+/* first: the index of the block of rank 0. */
 void prepare(Fiber *fiber, uint3 first, unsigned rank, unsigned number)
 {
     fiber->state = READY;
@@ -194,7 +196,7 @@ void shuffle_order(std::vector<unsigned> &to, unsigned n)
         std::swap(to[i - 1], to[philox4x32(seed, 0, drawn++).word[0] % i]);
 }
 
-/* All lanes of the warp are at one operation. */
+/* Runs the operation that all lanes of the warp have reached. */
 void run_together(unsigned first, unsigned end)
 {
     void *lanes[WARP];
@@ -205,7 +207,8 @@ void run_together(unsigned first, unsigned end)
     fibers[first].together(lanes);
 }
 
-/* Lets the warp go on if all its lanes are there; false: some lane runs, ended or waits elsewhere. */
+/* Makes the warp's lanes ready if all of them wait for the warp. Returns false if a lane runs, has ended or waits
+ * elsewhere. */
 bool release_warp(unsigned first, unsigned end)
 {
     const Together together = fibers[first].together;
@@ -227,7 +230,7 @@ bool release_warp(unsigned first, unsigned end)
     return true;
 }
 
-/* How many threads of the fibers [first, end) are in each state. */
+/* Counts the threads of the fibers [first, end) in each state. */
 void count_states(unsigned first, unsigned end, unsigned n[N_STATES])
 {
     std::fill_n(n, (unsigned)N_STATES, 0);
@@ -241,8 +244,8 @@ void set_ready(unsigned first, unsigned end)
         fibers[i].state = READY;
 }
 
-/* Nothing of the block is ready: lets warps go on, or, if all are at the barrier, the block. False: it has ended, or
- * waits for its cluster. */
+/* Called when no thread of the block is ready. Makes warps ready or, if all threads are at the block's barrier, the
+ * whole block. Returns false if the block has ended or waits for its cluster. */
 bool release_block(unsigned first, unsigned end)
 {
     bool any = false;
@@ -263,8 +266,9 @@ bool release_block(unsigned first, unsigned end)
     return n[AT_BLOCK] > 0;
 }
 
-/* Nothing is ready: lets blocks go on, or, if all threads are at the cluster's barrier, the cluster. With a seed that
- * is one block, a drawn one, which so runs ahead of the others as far as barriers let it. */
+/* Called when no thread is ready. Makes blocks ready or, if all threads are at the cluster's barrier, the whole
+ * cluster. With a seed it makes only one drawn block ready, which then runs ahead of the others as far as barriers
+ * allow. */
 void release()
 {
     const unsigned all = block_threads * cluster_blocks;
@@ -286,8 +290,8 @@ void release()
     set_ready(0, all);
 }
 
-/* Runs the threads of a fiber's warp that are ready, and again as long as their warp alone keeps them waiting: it is as
- * far ahead of the other warps as it can be. */
+/* Runs the ready threads of a fiber's warp, again and again while they wait only for their own warp. So the warp runs
+ * as far ahead of the other warps as it can. */
 void run_ahead(unsigned fiber, unsigned *live)
 {
     const unsigned block = fiber / block_threads * block_threads;
@@ -307,7 +311,7 @@ void run_cluster(uint3 first)
 {
     const unsigned all = block_threads * cluster_blocks;
     for (unsigned rank = 0; rank < cluster_blocks; rank++) {
-        memset(shared_memory[rank], 0xff, shared_size); /* NaN: what nobody wrote */
+        memset(shared_memory[rank], 0xff, shared_size); /* NaN in memory that was never written */
         for (unsigned i = 0; i < block_threads; i++)
             prepare(&fibers[rank * block_threads + i], first, rank, i);
     }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulate.h - runs the CUDA kernels of this folder on a CPU: the same sources, compiled by a host compiler.
+/* emulate.h - runs the CUDA kernels of this project on a CPU: the same sources, compiled by a host compiler.
  *
- * Each thread of a block is a fiber with a stack of its own. A fiber runs until it ends or meets a barrier or a
- * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
- * threads shows another result with another seed. With an even seed all threads go to their next barrier or shuffle
- * before any goes on; with an odd one a warp goes on until it waits for another warp. Blocks run one after another, in
- * an order drawn from the seed, too; those of a cluster run together, their threads in one order, and drift apart
- * between barriers.
+ * Each thread of a block is a fiber with its own stack. A fiber runs until it ends or reaches a barrier or a shuffle.
+ * The next fiber is drawn from a seed, so that a kernel whose result depends on the order of its threads gives another
+ * result with another seed. With an even seed all threads run to their next barrier or shuffle before any thread passes
+ * it; with an odd seed a warp runs until it waits for another warp. Blocks run one after another, in an order that is
+ * also drawn from the seed. The blocks of a cluster run together, their threads in one common order, and may run ahead
+ * of each other between barriers.
  *
- * A use that a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
- * barriers, a shuffle or another operation of a warp that not all its lanes reach, shared memory beyond what was asked
- * for, a read of the shared memory of a block that ends, or may end before the read since no barrier of the cluster is
- * between.
+ * If a kernel does something that is undefined on a GPU, the emulator ends the process with a message: threads of a
+ * block or of a cluster wait at different barriers; not all lanes of a warp reach a shuffle or another operation of the
+ * warp; shared memory is used beyond the requested size; or a thread reads the shared memory of a block that has ended,
+ * or that may end before the read because no barrier of the cluster follows.
  *
- * The blocks of a cluster have dynamic shared memory of their own (shared()). A variable that a kernel declares
- * __shared__ is one for all blocks: a kernel of clusters declares none.
+ * Each block of a cluster has its own dynamic shared memory (shared()). A variable that a kernel declares __shared__ is
+ * shared by all blocks, so a kernel of clusters must not declare one.
  *
  * Ownership: none.
  * Units:     bytes, threads.
@@ -43,29 +43,31 @@ extern dim3 block_dim, grid_dim;
 
 enum { WARP = 32, BLOCK_MAX = 1024, SHARED_MAX = 227 << 10, CLUSTER_MAX = 16 };
 
-/* The order of threads and blocks in the launches from now on; 0: as they are numbered. */
+/* Sets the seed for the order of threads and blocks in later launches; 0: the order of their numbers. */
 void set_seed(uint64_t seed);
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel);
-/* Clusters of `cluster` blocks that lie side by side in x. */
+/* Runs clusters of `cluster` blocks that are neighbours in x. */
 void launch_clusters(unsigned cluster, dim3 grid, dim3 block, size_t shared_bytes,
                      const std::function<void()> &kernel);
 void sync_block();
 void sync_cluster();
 void sync_warp();
-/* This thread's place in its warp: x runs first, then y. */
+/* Returns this thread's place in its warp. Threads are numbered along x first, then along y. */
 unsigned lane();
-/* The bits that the lane `from` of the warp gave. */
+/* Returns the bits that lane `from` of the warp gave. */
 uint64_t shuffle(uint64_t bits, unsigned from);
-/* An operation of whole warps: `together` gets what each lane has given, when all 32 are there, and writes into it. */
+/* Runs an operation of a whole warp: when all 32 lanes have called this, `together` gets the pointers that they gave,
+ * and writes its results there. */
 typedef void (*Together)(void *const lanes[WARP]);
 void warp_together(void *mine, Together together);
-/* The shared memory that the launch asked for: this block's. */
+/* Returns this block's part of the shared memory that the launch requested. */
 void *shared();
-/* The place in shared memory that block `rank` of the cluster has where this block has `mine`; to be read. */
+/* Returns the place in block `rank`'s shared memory where this block has `mine`. The place must only be read. */
 const void *shared_of(const void *mine, size_t n_bytes, unsigned rank);
 unsigned cluster_rank();
 unsigned cluster_size();
-/* rcp.approx.ftz may give: 1 / d or a neighbour of it, drawn anew each time; 0 instead of a denormal. */
+/* Returns what rcp.approx.ftz may give: 1 / d or a neighbouring float, drawn anew each time; 0 instead of a
+ * denormal. */
 float approximate_reciprocal(float d);
 } // namespace emulate
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulated-module.c - the one symbol of libsdtrain-emulated.so, which SDTRAIN_CUDA_MODULE may name: whole programs run
- * on the CUDA kernels without a GPU. SDTRAIN_EMULATED=SEED draws the order of threads. */
+/* emulated-module.c - the only exported symbol of libsdtrain-emulated.so. With SDTRAIN_CUDA_MODULE naming this
+ * library, whole programs run on the CUDA kernels without a GPU. SDTRAIN_EMULATED=SEED sets the seed for the order of
+ * threads. */
 #include "base/fault.h"
 #include "kernels/backend.h"
 #include "kernels/test/emulator/emulated.h"

@@ -19,19 +19,20 @@ extern "C" {
 #include "base/clock.h"
 }
 
-/* The part of an emulated device beside the CPU's Device. It has a table of its own, by which it is found. */
+/* The part of an emulated device besides the CPU's Device. It begins with a table of its own, through which it is
+ * found. */
 struct EmulatedDevice {
     KernelsBackend table;
     CudaCompute *compute;
     struct CUstream_st stream;
     double marks[2]; /* cuda_clock_mark() */
-    std::mutex lock; /* of failure */
+    std::mutex lock; /* guards failure */
     Error failure;   /* code 0: none */
     CudaTimes times;
-    std::vector<uint64_t> moments; /* as the launches of `times`, whose time is the host's */
+    std::vector<uint64_t> moments; /* when each launch of `times` ended, by the host's clock */
 };
 
-static double launch_usec; /* by the stream's clock */
+static double launch_usec; /* time of a launch by the stream's clock */
 
 static EmulatedDevice *emulated(const Device *device)
 {
@@ -62,7 +63,7 @@ extern "C" void cuda_device_break(Device *device, const char *text)
     fail(emulated(device), -EIO, text, "");
 }
 
-/* A kernel that traps (efault), or a GPU that breaks under it. */
+/* The fault point may make the kernel trap (efault), or break the GPU. */
 extern "C" void cuda_launched(const Device *device, const CudaWork *work)
 {
     EmulatedDevice *e = emulated(device);
@@ -128,7 +129,7 @@ static int emulated_await(Device *device, Fence fence, uint64_t timeout_usec, Er
     return r < 0 ? r : cpu_backend.device_await(device, fence, timeout_usec, err);
 }
 
-/* Returns the emulated device's own numerics: they depend on its type, which the CPU's Device does not know. */
+/* Returns the numerics of the emulated device, which depend on its type; the CPU's Device does not know this type. */
 static int emulated_numerics(const Device *device, char **ret)
 {
     char *plans;
@@ -155,7 +156,7 @@ static Device *emulated_free(Device *device)
 {
     EmulatedDevice *e = emulated(device);
     (void)cuda_compute_free(e->compute);
-    (void)cuda_times_begin(&e->times, 0, nullptr); /* an end cannot fail */
+    (void)cuda_times_begin(&e->times, 0, nullptr); /* with 0 this cannot fail */
     device->backend = &cpu_backend;
     delete e;
     return cpu_backend.device_free(device);

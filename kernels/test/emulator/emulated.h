@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulated.h - a device whose operations are the CUDA kernels, run by the emulator (emulate.h); memory and lanes are
- * the CPU's. For tests.
+/* emulated.h - a device whose operations are the CUDA kernels, run by the emulator (emulate.h); its memory and lanes
+ * are the CPU's. For tests.
  *
  * Ownership: as kernels.h.
  * Units:     as kernels.h.
@@ -20,11 +20,11 @@ extern "C" {
 int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err);
 /* The table whose open() is emulated_device_open(). */
 const KernelsBackend *emulated_backend(void);
-/* Sets the order of threads and blocks from now on: emulate::set_seed(). */
+/* Sets the seed for the order of threads and blocks from now on: emulate::set_seed(). */
 void emulated_device_seed(uint64_t seed);
-/* Sets how long each launch of a kernel takes from now on, for a device that tunes; 0 until then. */
+/* Sets how long each launch of a kernel takes from now on, for a device that tunes. At first it is 0. */
 void emulated_device_launch_usec(double usec);
-/* Sets how each mma rounds from now on; mma_model_card until then. */
+/* Sets the model by which each mma rounds from now on. At first it is mma_model_card. */
 void emulated_mma_model(const MmaModel *model);
 
 #ifdef __cplusplus

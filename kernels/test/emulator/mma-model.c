@@ -13,10 +13,10 @@ const MmaModel mma_model_fused = {.step = MMA_K, .bits = MMA_BITS_MAX, .nearest 
 const MmaModel mma_model_single = {.step = 1, .bits = MMA_BITS_MAX, .nearest = true};
 
 enum {
-    FACTOR_BITS = 7, /* behind a bf16's first one */
+    FACTOR_BITS = 7, /* bits behind a bf16's first bit */
     FLOAT_BITS = 23,
-    NOT_FINITE = 1 << 12, /* an exponent: infinite, or NaN if the significand is 0 */
-    NONE = -(1 << 12),    /* an exponent: all terms are 0 */
+    NOT_FINITE = 1 << 12, /* as an exponent: infinite, or NaN if the significand is 0 */
+    NONE = -(1 << 12),    /* as an exponent: all terms are 0 */
 };
 
 MmaFactor mma_factor(uint16_t bits)
@@ -38,7 +38,7 @@ MmaFactor mma_factor(uint16_t bits)
 
 /* ---- terms ---- */
 
-/* significand * 2^exponent, in which `first` is the exponent that it is aligned by. */
+/* The value significand * 2^exponent. `first` is the exponent by which the term is aligned. */
 typedef struct Term {
     int64_t significand;
     int exponent, first;
@@ -67,7 +67,7 @@ static Term term_of_product(const MmaModel *model, MmaFactor a, MmaFactor b)
     return (Term){product, exponent - 2 * FACTOR_BITS, exponent + carries};
 }
 
-/* In units of 2^unit; what is below is cut off. */
+/* Returns the term in units of 2^unit; lower bits are cut off. */
 static int64_t aligned(Term term, int unit)
 {
     const int shift = term.exponent - unit;
@@ -82,7 +82,7 @@ static float narrow(int64_t sum, int unit, bool nearest)
     const int beyond = 63 - __builtin_clzll(size | 1) - FLOAT_BITS;
     if (!nearest && beyond > 0)
         size = size >> beyond << beyond;
-    /* The first conversion rounds, the product is exact: 1023 + unit is an exponent of double. */
+    /* Only the first conversion rounds. The product is exact, because 1023 + unit is a valid exponent of a double. */
     const double scale = double_from_bits((uint64_t)(1023 + unit) << 52);
     const float value = (float)((double)(float)size * scale);
     return sum < 0 ? -value : value;
@@ -97,7 +97,7 @@ static float value_of(MmaFactor f)
     return ldexpf((float)f.significand, f.exponent - FACTOR_BITS);
 }
 
-/* Some term is infinite or NaN: so is the sum, in whatever order. */
+/* Computes a sum with an infinite or NaN term: the result is infinite or NaN in any order. */
 static float sum_not_finite(const MmaFactor *a, const MmaFactor *b, float sum)
 {
     for (int i = 0; i < MMA_K; i++)

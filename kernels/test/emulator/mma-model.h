@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mma-model.h - what a tensor core's mma of 16 products in bf16 may round: models of it, for a CPU.
+/* mma-model.h - models, for a CPU, of how a tensor core's mma of 16 products in bf16 may round.
  *
- * No manual says how an instruction adds its products. Each model takes the products in steps of a few. A step aligns
- * its products and what was summed before to the largest exponent among them, keeps so many bits of each below it, cuts
- * off what is lower, adds exactly, and brings the sum to fp32.
+ * No manual describes how the instruction adds its products. Each model adds the products in steps of a few. A step
+ * aligns its products and the previous sum to the largest exponent among them, keeps a fixed number of bits of each
+ * below this exponent, cuts off the lower bits, adds exactly, and converts the sum to fp32.
  *
- * mma_model_card is what an NVIDIA H100 did in 4,096 of 4,096 random cases (docs/internals/gpu.md): of 160 models the
- * only one. tests/golden/gpu/mma-h100.txt has cases that it computed.
+ * mma_model_card agrees with an NVIDIA H100 in 4,096 of 4,096 random cases (docs/internals/gpu.md), as the only one of
+ * 160 models. tests/golden/gpu/mma-h100.txt has cases that the H100 computed.
  *
  * Ownership: none.
  * Units:     bits.
- * Errors:    none. Beyond fp32 a sum is infinite; every NaN is the one that a GPU gives.
+ * Errors:    none. Beyond fp32 a sum is infinite; every NaN is the NaN that a GPU gives.
  * Threads:   any; pure.
  */
 #pragma once
@@ -23,23 +23,23 @@ extern "C" {
 
 enum {
     MMA_K = 16,        /* products of an element */
-    MMA_BITS_MAX = 55, /* 17 terms of so many fit 64 bits */
+    MMA_BITS_MAX = 55, /* 17 terms of so many bits fit 64 bits */
 };
 
 typedef struct MmaModel {
-    int step; /* products that are summed at once, with what was summed before: a divisor of MMA_K */
-    int bits; /* of a term below the largest one's first bit; at most MMA_BITS_MAX */
+    int step; /* products that one step adds to the previous sum: a divisor of MMA_K */
+    int bits; /* kept of a term below the largest term's first bit; at most MMA_BITS_MAX */
     bool
-        normalised; /* the largest term is found by a product's own exponent, not by the sum of its factors' */
+        normalised; /* terms are compared by the exponent of the product, not by the sum of its factors' exponents */
     bool
-        nearest; /* the step's sum is rounded to nearest, ties to even; else what fp32 has no place for is cut off */
+        nearest; /* the step's sum is rounded to nearest, ties to even; otherwise bits beyond fp32 are cut off */
 } MmaModel;
 
-/* An H100's; all at once and rounded once; one product after the other, as fmaf() adds them. The latter two lose what
- * is 2^-55 of the largest term. */
+/* mma_model_card is an H100's rounding. mma_model_fused adds all products at once and rounds once. mma_model_single
+ * adds one product after the other, as fmaf() does. The latter two lose bits below 2^-55 of the largest term. */
 extern const MmaModel mma_model_card, mma_model_fused, mma_model_single;
 
-/* A bf16: significand * 2^(exponent - 7), the significand with its sign, of 8 bits. */
+/* A bf16 as significand * 2^(exponent - 7). The significand has a sign and 8 bits. */
 typedef struct MmaFactor {
     int significand, exponent;
 } MmaFactor;

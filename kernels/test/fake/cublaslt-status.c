@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cublaslt-status.c - the names of the fake cuBLASLt's answers. */
+/* cublaslt-status.c - the names of the fake cuBLASLt's status codes. */
 #include "kernels/cuda/module/forward.h"
 
 const char *cublasLtGetStatusName(cublasStatus_t status)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cublaslt.c - a cuBLASLt that reads the descriptors which it is handed, and computes on the host's memory.
+/* cublaslt.c - a fake cuBLASLt that reads the descriptors that it gets, and computes in the host's memory.
  *
- * It knows nothing of who calls it: a wrong transpose, dimension or scale gives a wrong result or the status that the
- * header documents, so that a caller's descriptors are tested without a GPU. It takes what the real one is used for
- * here: bf16 or fp32 matrices, column or row order, one matrix a batch, scales on the host, a bias. All else is
- * CUBLAS_STATUS_NOT_SUPPORTED. It refuses one thing more than the real one, with a line on standard error: an algorithm
- * that reduces in place, whose sums depend on which block comes first.
+ * It relies on nothing but the documented interface: a wrong transpose, dimension or scale gives a wrong result or the
+ * status that the header documents, so that a caller's descriptors are tested without a GPU. It supports what this
+ * project uses: bf16 or fp32 matrices, column or row order, one matrix in a batch, scales on the host, a bias.
+ * Everything else is CUBLAS_STATUS_NOT_SUPPORTED. Unlike the real library it also refuses, with a line on standard
+ * error, an algorithm that reduces in place, whose sums depend on the order in which blocks finish.
  *
  * FAKE_CUBLASLT_FAIL=<function>: that function fails with CUBLAS_STATUS_EXECUTION_FAILED. FAKE_CUBLASLT_WAVER=N: the
- * N-th product, known by its matrices' addresses, has another bit in its last element from its second run on;
- * FAKE_CUBLASLT_NAN=N: it has a NaN there in each run.
- * FAKE_CUBLASLT_HIDDEN: what is offered has a setting that no attribute tells, by which sums begin at their end. With
- * "needed" the second kind of algorithm is nothing without.
- * FAKE_CUBLASLT_UNASKED: reductions are offered that nobody asked for.
+ * N-th product, identified by the addresses of its matrices, has another bit in its last element from its second run
+ * on; FAKE_CUBLASLT_NAN=N: the N-th product has a NaN there in each run.
+ * FAKE_CUBLASLT_HIDDEN: the offered algorithms have a setting that no attribute reports, which makes sums begin at
+ * their end. With "needed" the second kind of algorithm is refused without this setting.
+ * FAKE_CUBLASLT_UNASKED: algorithms with reductions that were not requested are offered, too.
  * FAKE_CUBLASLT_USEC=0:USEC,1:USEC: how long the kinds of algorithm take by the stream's clock (fake-environment.h). */
 #include "kernels/cuda/module/forward.h"
 #include "kernels/test/fake/fake-environment.h"
@@ -27,7 +27,7 @@
 #define INVALID CUBLAS_STATUS_INVALID_VALUE
 #define UNSUPPORTED CUBLAS_STATUS_NOT_SUPPORTED
 
-/* ---- what stands in the opaque structures ---- */
+/* ---- the contents of the opaque structures ---- */
 
 typedef enum Magic { HANDLE = 0x68616e64, LAYOUT, OPERATION, PREFERENCE, ALGORITHM } Magic;
 
@@ -46,7 +46,7 @@ typedef struct Operation {
     uint32_t magic;
     int32_t compute, scale, pointer_mode, a, b;
     uint32_t epilogue;
-    int32_t bias_type; /* -1: D's */
+    int32_t bias_type; /* -1: the type of D */
     const void *bias;
 } Operation;
 
@@ -61,8 +61,8 @@ typedef struct Algorithm {
     uint32_t tile, reduction, swizzling, custom, stages;
     int32_t split;
     uint16_t inner, cluster;
-    uint8_t types[3]; /* of A, B and D, as it was initialised */
-    bool hidden;      /* FAKE_CUBLASLT_HIDDEN; stays in the bytes */
+    uint8_t types[3]; /* of A, B and D, as given to cublasLtMatmulAlgoInit() */
+    bool hidden;      /* FAKE_CUBLASLT_HIDDEN; stored in the bytes */
 } Algorithm;
 
 _Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
@@ -70,7 +70,7 @@ _Static_assert(sizeof(Operation) <= sizeof(cublasLtMatmulDescOpaque_t), "operati
 _Static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "preference");
 _Static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "algorithm");
 
-/* Kinds of algorithm: the first takes anything, the second wants what tensor cores do. */
+/* Kinds of algorithm: the first accepts any operands, the second needs the alignment of tensor cores. */
 static const struct {
     uint32_t alignment; /* of pointers and of leading dimensions, in bytes */
     bool splits;
@@ -96,7 +96,7 @@ static Operation *operation_of(cublasLtMatmulDesc_t opaque)
     return o && o->magic == OPERATION ? o : NULL;
 }
 
-/* One attribute: where its value is. size 0: no such attribute here. */
+/* An attribute: the address and the size of its value. size 0: there is no such attribute here. */
 typedef struct Field {
     void *at;
     size_t size;
@@ -129,7 +129,7 @@ static cublasStatus_t get(Field field, void *to, size_t size, size_t *written)
     return OK;
 }
 
-/* The functions that each kind of object has beside its Create. */
+/* The functions that each kind of object has besides its Create. */
 #define OBJECT(name, keys, object_of, field_of)                                                    \
     cublasStatus_t cublasLt##name##Destroy(cublasLt##name##_t object)                              \
     {                                                                                              \
@@ -312,7 +312,7 @@ OBJECT(MatmulPreference, MatmulPreferenceAttributes_t, preference_of, preference
 
 static bool is_type(int type) { return type == CUDA_R_16BF || type == CUDA_R_32F; }
 
-/* Inputs of one type; outputs of fp32, or of the inputs' type. */
+/* Reports whether the types fit: both inputs have one type, and both outputs are fp32 or the inputs' type. */
 static bool types_go_together(int a, int b, int c, int d)
 {
     return is_type(a) && a == b && c == d && is_type(d) && (d == CUDA_R_32F || d == a);
@@ -376,7 +376,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algori
 {
     MAY_FAIL();
     Algorithm *a = algorithm_of(algorithm);
-    if (!a || key == CUBLASLT_ALGO_CONFIG_ID) /* read only */
+    if (!a || key == CUBLASLT_ALGO_CONFIG_ID) /* the id is read only */
         return INVALID;
     return set(algorithm_field(a, key), from, size);
 }
@@ -415,11 +415,11 @@ cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *alg
     }
 }
 
-/* ---- what is asked for, checked ---- */
+/* ---- the requested product, checked ---- */
 
 static size_t bytes_of(uint32_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
-/* The product that descriptors ask for: D[m][n] = op(A)[m][k] op(B)[k][n]. */
+/* The product that the descriptors request: D[m][n] = op(A)[m][k] op(B)[k][n]. */
 typedef struct Product {
     const Operation *operation;
     const Layout *a, *b, *c, *d;
@@ -523,7 +523,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return status;
 }
 
-/* In an order in which whoever takes the first without a look takes a bad one: it reduces in place. */
+/* The first offer is bad, because it reduces in place: a caller that takes it without checking gets wrong results. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -578,7 +578,7 @@ static int64_t place(const Layout *l, int64_t row, int64_t column)
     return l->order == CUBLASLT_ORDER_COL ? column * l->leading + row : row * l->leading + column;
 }
 
-/* op(matrix) in fp32, column by column; NULL: no memory. */
+/* Returns op(matrix) in fp32, column by column, or NULL without memory. */
 static float *spread(const Layout *l, int32_t transposed, const void *matrix, uint64_t rows,
                      uint64_t columns)
 {
@@ -592,7 +592,7 @@ static float *spread(const Layout *l, int32_t transposed, const void *matrix, ui
     return wide;
 }
 
-/* A column of D from a part of k: sums[m]. The product of two bf16 is exact in fp32. */
+/* Adds up a column of D over a part of k, in sums[m]. The product of two bf16 is exact in fp32. */
 static void add_up(const Product *p, bool hidden, const float *a, const float *b, uint64_t begin,
                    uint64_t end, float *sums)
 {
@@ -608,14 +608,14 @@ static void finish(const Product *p, float alpha, float sum, float beta, const v
                    int64_t row, int64_t column)
 {
     float value = alpha * sum;
-    if (beta != 0) /* C is not read otherwise, whatever it holds */
+    if (beta != 0) /* otherwise C is not read, whatever it contains */
         value += beta * fake_read(c, p->c->type == CUDA_R_32F, place(p->c, row, column));
     if (p->operation->epilogue == CUBLASLT_EPILOGUE_BIAS)
         value += fake_read(p->operation->bias, p->d->type == CUDA_R_32F, row);
     fake_write(value, d, p->d->type == CUDA_R_32F, place(p->d, row, column));
 }
 
-/* parts: of the sums of a column, [split][m]. */
+/* parts: the partial sums of a column, [split][m]. */
 static void multiply(const Product *p, const Algorithm *algorithm, float alpha, const float *a,
                      const float *b, float beta, const void *c, void *d, float *parts)
 {
@@ -634,7 +634,7 @@ static void multiply(const Product *p, const Algorithm *algorithm, float alpha, 
     }
 }
 
-/* As FAKE_CUBLASLT_WAVER and FAKE_CUBLASLT_NAN want it. */
+/* Spoils a result as FAKE_CUBLASLT_WAVER and FAKE_CUBLASLT_NAN say. */
 static void spoil(const Product *p, const void *a, const void *b, void *d)
 {
     const char *waver = getenv("FAKE_CUBLASLT_WAVER"), *nan = getenv("FAKE_CUBLASLT_NAN");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudnn-convolution.c - the fake cuDNN's loops: each element of the result is a sum of its own, rounded to bf16. */
+/* cudnn-convolution.c - the fake cuDNN's loops: each element of the result is a separate sum, rounded to bf16. */
 #include "kernels/test/fake/fake-cudnn.h"
 
 #include <string.h>
@@ -26,8 +26,8 @@ static int64_t at(const FakeTensor *t, int64_t a, int64_t b, int64_t c, int64_t 
     return a * t->strides[0] + b * t->strides[1] + c * t->strides[2] + d * t->strides[3];
 }
 
-/* The sum of n products of elements that lie so far apart. Blocks are rounded, as by engines that reduce parts in the
- * type of the result: so a knob shows in the bits. */
+/* Returns the sum of n products of elements that are a_stride and b_stride apart. The sum of each block is rounded, as
+ * in engines that reduce parts in the type of the result, so that a knob changes bits. */
 static float dot(const uint16_t *a, int64_t a_stride, const uint16_t *b, int64_t b_stride,
                  int64_t n, int64_t block)
 {
@@ -41,7 +41,7 @@ static float dot(const uint16_t *a, int64_t a_stride, const uint16_t *b, int64_t
     return sum;
 }
 
-/* The row or column of x that output `to` and tap `tap` meet; -1: outside. */
+/* Returns the row or column of x that output `to` reads at tap `tap`; -1: outside the image. */
 static int64_t input_at(const FakeConvolution *c, int axis, int64_t to, int64_t tap)
 {
     const int64_t taps = c->w.dimensions[2 + axis];
@@ -50,7 +50,7 @@ static int64_t input_at(const FakeConvolution *c, int axis, int64_t to, int64_t 
     return from >= 0 && from < c->x.dimensions[2 + axis] ? from : -1;
 }
 
-/* The output that input `from` reaches by that tap; -1: none. */
+/* Returns the output to which input `from` contributes at tap `tap`; -1: none. */
 static int64_t output_at(const FakeConvolution *c, int axis, int64_t from, int64_t tap)
 {
     const int64_t taps = c->w.dimensions[2 + axis];
@@ -91,7 +91,7 @@ static float x_element(const FakeConvolution *c, int64_t n, int64_t i, int64_t h
 
 static float w_element(const FakeConvolution *c, int64_t k, int64_t i, int64_t r, int64_t s)
 {
-    double sum = 0; /* the chain is as long as all pixels */
+    double sum = 0; /* double, because the chain contains all pixels */
     for (int64_t n = 0; n < c->y.dimensions[0]; n++)
         for (int64_t p = 0; p < c->y.dimensions[2]; p++)
             for (int64_t q = 0; q < c->y.dimensions[3]; q++) {

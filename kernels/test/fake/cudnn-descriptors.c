@@ -75,7 +75,7 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *stream)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- which attributes a descriptor takes ---- */
+/* ---- the attributes that a descriptor accepts ---- */
 
 typedef struct Rule {
     cudnnBackendDescriptorType_t of;
@@ -179,7 +179,7 @@ void fake_drop(FakeDescriptor *d)
     free(d);
 }
 
-/* One that is there and that somebody still has. */
+/* Finds a descriptor that exists and was not destroyed. */
 static cudnnStatus_t look_at(cudnnBackendDescriptor_t descriptor, FakeDescriptor **ret)
 {
     FakeDescriptor *d = descriptor;
@@ -239,7 +239,7 @@ double fake_real(const FakeDescriptor *d, cudnnBackendAttributeName_t name)
 {
     const FakeAttribute *a = fake_attribute(d, name);
     assert(a);
-    /* As the library was seen to do: what computes in fp32 reads an fp32, also where a double was set. */
+    /* As was observed of the library: an engine that computes in fp32 reads an fp32, even if a double was set. */
     return (double)*(const float *)a->values;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudnn-engines.c - what the fake cuDNN accepts: sizes that fit, three engines with their notes and knobs, plans; and
- * how it runs one. */
+/* cudnn-engines.c - what the fake cuDNN accepts (sizes that fit, three engines with their notes and knobs, plans), and
+ * how it runs a plan. */
 #include "kernels/test/fake/fake-cudnn.h"
 #include "kernels/test/fake/fake-environment.h"
 
@@ -15,9 +15,9 @@ typedef cudnnStatus_t Status;
 enum { KNOB_VALUES = 4 }; /* 0 to 3 */
 
 static const struct Engine {
-    int64_t index, workspace_bytes; /* an odd size, and all of it is overwritten */
+    int64_t index, workspace_bytes; /* odd, and all of the workspace is overwritten */
     bool is_deterministic, has_tile;
-    double usec; /* unless FAKE_CUDNN_USEC is set; so long that measuring needs few runs */
+    double usec; /* unless FAKE_CUDNN_USEC is set; long, so that measuring needs few runs */
 } engines[] = {
     {3, 0, false, false, 1000}, /* the heuristics' first choice, and the fastest */
     {2, 4099, true, true, 3000},
@@ -66,7 +66,7 @@ static Status check_convolution(const FakeDescriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The same parts have other names in each pass. */
+/* The names of an operation's parts, which differ between the passes. */
 typedef struct Parts {
     cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
 } Parts;
@@ -155,7 +155,7 @@ static Status check_graph(const FakeDescriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* An engine or heuristics need to know the GPU. */
+/* An engine or heuristics need to know the GPU, from a handle or a record. */
 static Status check_for(const FakeDescriptor *d, cudnnBackendAttributeName_t graph,
                         cudnnBackendAttributeName_t record)
 {
@@ -167,7 +167,7 @@ static Status check_for(const FakeDescriptor *d, cudnnBackendAttributeName_t gra
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* Accepts only what the fast engines do: bf16, also for the gradient of a weight. */
+/* Accepts only what cuDNN's fast engines accept: bf16, also for the gradient of a weight. */
 static Status check_engine(const FakeDescriptor *d)
 {
     Status status = check_for(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINE_DEVICEPROP);
@@ -263,9 +263,9 @@ Status fake_check(const FakeDescriptor *d)
     }
 }
 
-/* ---- what is found ---- */
+/* ---- attributes that are found, not set ---- */
 
-/* Makes the caller's empty descriptor one with the attributes of another. */
+/* Turns the caller's empty descriptor into one with the attributes of another descriptor. */
 static Status become(FakeDescriptor *to, const FakeDescriptor *from)
 {
     if (!to || to->type != from->type || to->is_finalised)
@@ -294,7 +294,7 @@ static FakeDescriptor *empty(cudnnBackendDescriptorType_t type)
     return d;
 }
 
-/* Gives `part` to `to`, which is its only holder from now on. */
+/* Gives `part` to `to`, which then has the only reference to it. */
 static void give(FakeDescriptor *to, cudnnBackendAttributeName_t name, FakeDescriptor *part)
 {
     const cudnnBackendDescriptor_t value = part;
@@ -302,7 +302,7 @@ static void give(FakeDescriptor *to, cudnnBackendAttributeName_t name, FakeDescr
     fake_drop(part);
 }
 
-/* Engine number i of the list, with its tile at 1, for the graph of the heuristics. */
+/* Proposes engine number i of the list, with its tile set to 1, for the graph of the heuristics. */
 static Status propose(const FakeDescriptor *heuristics, int i, FakeDescriptor *to)
 {
     const FakeAttribute *graph = fake_attribute(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
@@ -442,7 +442,7 @@ static Status read_operation(const FakeDescriptor *operation, const FakeDescript
     return status;
 }
 
-/* Reports whether no part that the plan was made of was destroyed. */
+/* Reports whether all parts of the plan still exist. */
 static bool is_whole(const FakeDescriptor *d)
 {
     if (d->is_destroyed)
@@ -456,7 +456,7 @@ static bool is_whole(const FakeDescriptor *d)
     return true;
 }
 
-/* Reports whether this execution is the N-th, which is to fail: FAKE_CUDNN_FAIL. */
+/* Reports whether this execution is the N-th one, which must fail because of FAKE_CUDNN_FAIL=N. */
 static bool fails(void)
 {
     static long executions;
@@ -464,7 +464,7 @@ static bool fails(void)
     return failing && ++executions == strtol(failing, NULL, 10);
 }
 
-/* Reports whether `variable` names that plan of that pass. */
+/* Reports whether `variable` names the plan with this number of this pass. */
 static bool names_plan(const char *variable, cudnnBackendDescriptorType_t pass, int number)
 {
     static const struct {
@@ -524,14 +524,14 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
         return fake_refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");
     if (engine->workspace_bytes > 0)
         memset(workspace, 0xff,
-               (size_t)engine->workspace_bytes); /* NaN: nobody may keep anything there */
+               (size_t)engine->workspace_bytes); /* NaN: no caller may keep data there */
 
     FakeConvolution convolution;
     Status status = read_operation(operation_of(graph), pack, &convolution);
     if (status != CUDNN_STATUS_SUCCESS)
         return status;
     const FakeAttribute *knobs = fake_attribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
-    static int64_t runs; /* of engines that are not deterministic */
+    static int64_t runs; /* of nondeterministic engines */
     const int64_t tile = knobs
                              ? fake_int64(fake_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 0),
                                           CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)
@@ -540,7 +540,7 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
     convolution.block = INT64_C(1) << (2 + 2 * tile);
     fake_convolve(&convolution);
     cudaStream_t stream = NULL;
-    (void)cudnnGetStream(handle, &stream); /* it was set, or is NULL */
+    (void)cudnnGetStream(handle, &stream); /* if it was not set, it is NULL */
     spoil(plan, &convolution);
     const double usec = fake_told("FAKE_CUDNN_USEC", (long)engine->index, engine->usec);
     fake_spend(stream, convolution.beta != 0 ? "FAKE_CUDNN_ADDING_USEC" : "", (long)engine->index,

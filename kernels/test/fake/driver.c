@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* driver.c - a libcuda.so.1 that runs nothing. cuDNN's engines for attention load a kernel when a plan is made, even
- * for a GPU that is not there; this takes it, and every launch fails. Only what cuDNN looks up is here. */
+ * for a GPU that is absent. This library accepts the kernel, and every launch fails. It defines only the functions that
+ * cuDNN uses. */
 #include <stddef.h>
 
 enum { SUCCESS = 0, ERROR_NO_DEVICE = 100 }; /* of CUresult */
 
-static char object; /* what every library and kernel is */
+static char object; /* every handle of a library or a kernel points to it */
 
 #define GIVES_OBJECT(name)                                                                         \
     int name(void **ret);                                                                          \
@@ -27,7 +28,7 @@ GIVES_OBJECT(cuKernelGetFunction)
     }
 GIVES(cuKernelGetAttribute, 0)
 GIVES(cuFuncGetAttribute, 0)
-GIVES(cuOccupancyMaxPotentialClusterSize, 8) /* what every sm_90 can */
+GIVES(cuOccupancyMaxPotentialClusterSize, 8) /* as on every sm_90 */
 GIVES(cuOccupancyMaxActiveClusters, 16)
 GIVES(cuOccupancyMaxActiveBlocksPerMultiprocessor, 1)
 

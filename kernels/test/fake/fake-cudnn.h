@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake-cudnn.h - what the parts of the fake libcudnn.so.9 share.
+/* fake-cudnn.h - shared by the parts of the fake libcudnn.so.9.
  *
- * The fake stands for cuDNN's backend API in tests without a GPU: only convolutions, on host memory, by plain loops
- * over the dimensions, strides, pads and dilations of the descriptors that it is handed. It knows nothing of the code
- * that it tests. The fake refuses all that the real library refuses: unknown or missing attributes, wrong types and
+ * The fake replaces cuDNN's backend API in tests without a GPU. It computes only convolutions, on host memory, by plain
+ * loops over the dimensions, strides, pads and dilations of the given descriptors. It is independent of the code under
+ * test. The fake refuses everything that the real library refuses: unknown or missing attributes, wrong types and
  * counts, descriptors that are not finalised, sizes that do not fit each other, data that is not aligned.
  *
  * FAKE_CUDNN_FAIL=N makes the N-th execution of the process fail. FAKE_CUDNN_WAVER=PASS:N (forward, data or weight)
- * makes the N-th plan of that pass, counted as they are first run, leave another bit in the last element of its result
- * from its second run on: an engine that is not deterministic though its notes say so. With FAKE_CUDNN_NAN=PASS:N it
- * leaves a NaN there in each run.
+ * makes the N-th plan of that pass, in the order of first runs, change a bit in the last element of its result from its
+ * second run on: an engine that is not deterministic although its notes say so. With FAKE_CUDNN_NAN=PASS:N that plan
+ * writes a NaN there in each run.
  * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (fake-environment.h);
- *     FAKE_CUDNN_ADDING_USEC: where they add to what is there.
+ *     FAKE_CUDNN_ADDING_USEC: the same for runs that add to the old values.
  *
- * cudnn-descriptors.c keeps descriptors and attributes; cudnn-engines.c defines which engines there are and what they
- * accept; cudnn-convolution.c computes.
+ * cudnn-descriptors.c stores descriptors and attributes; cudnn-engines.c defines the engines and what they accept;
+ * cudnn-convolution.c computes.
  *
- * Ownership: a descriptor holds a reference to those that it was given. One that was destroyed is refused where it is
- *            used, even if another still holds it.
+ * Ownership: a descriptor holds a reference to each descriptor set in it. A destroyed descriptor is refused wherever it
+ *            is used, even if another descriptor still has a reference to it.
  * Units:     elements; alignment and workspace in bytes.
- * Errors:    as cuDNN's; cudnnGetLastErrorString() says more.
+ * Errors:    as cuDNN's; cudnnGetLastErrorString() gives details.
  * Threads:   one.
  */
 #pragma once
@@ -53,23 +53,23 @@ typedef struct FakeDescriptor {
 cudnnStatus_t fake_refuse(cudnnStatus_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* NULL: it was not set. */
+/* Returns NULL if the attribute was not set. */
 const FakeAttribute *fake_attribute(const FakeDescriptor *d, cudnnBackendAttributeName_t name);
-/* The next three return values of attributes that finalising required. */
+/* The next three functions return values of attributes that were required for finalising. */
 int64_t fake_int64(const FakeDescriptor *d, cudnnBackendAttributeName_t name, int64_t i);
 double fake_real(const FakeDescriptor *d, cudnnBackendAttributeName_t name); /* float or double */
 FakeDescriptor *fake_child(const FakeDescriptor *d, cudnnBackendAttributeName_t name, int64_t i);
 cudnnStatus_t fake_set(FakeDescriptor *d, cudnnBackendAttributeName_t name,
                        cudnnBackendAttributeType_t type, int64_t n, const void *values);
 
-/* Gives up one reference to it. */
+/* Drops one reference to the descriptor. */
 void fake_drop(FakeDescriptor *d);
 
 /* ---- cudnn-engines.c ---- */
 
-/* Checks all that finalising looks at beyond the presence of attributes. */
+/* Makes all checks of finalising beyond the presence of attributes. */
 cudnnStatus_t fake_check(const FakeDescriptor *d);
-/* Returns attributes that are not set but found. */
+/* Returns attributes that are found by the library, not set by a caller. */
 cudnnStatus_t fake_get_found(const FakeDescriptor *d, cudnnBackendAttributeName_t name,
                              cudnnBackendAttributeType_t type, int64_t room, int64_t *n,
                              void *values);
@@ -88,7 +88,7 @@ typedef struct FakeConvolution {
     bool is_flipped;
     double alpha, beta;
     int64_t
-        block; /* products are summed in blocks of so many channels, and each sum is rounded to bf16 */
+        block; /* channels in a block: products are summed in blocks, and each sum is rounded to bf16 */
 } FakeConvolution;
 
 void fake_convolve(const FakeConvolution *convolution);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake-environment.h - what the environment tells a fake library to do beside its work: to waver, to take time.
+/* fake-environment.h - what environment variables make a fake library do besides its work: change results, and take
+ * time.
  *
- * The clock is the emulated device's stream (emulated-stream.h): what a fake runs lasts as long as is told, whatever
- * the machine does meanwhile. A variable such as FAKE_CUDNN_USEC="1:100,2:99.5" tells it of engines by their numbers.
+ * The clock is the emulated device's stream (emulated-stream.h): a run takes exactly the time in the variable, however
+ * busy the machine is. A variable such as FAKE_CUDNN_USEC="1:100,2:99.5" contains the times of engines by their
+ * numbers.
  *
  * Ownership: none.
  * Units:     microseconds.
@@ -37,7 +39,7 @@ static inline double fake_told(const char *variable, long number, double usec)
     return usec;
 }
 
-/* The stream's clock goes on by as much. */
+/* Advances the stream's clock by the time that the variable gives for number, or by usec. */
 static inline void fake_spend(struct CUstream_st *stream, const char *variable, long number,
                               double usec)
 {
@@ -45,13 +47,14 @@ static inline void fake_spend(struct CUstream_st *stream, const char *variable, 
         stream->usec += fake_told(variable, number, usec);
 }
 
-/* Something that runs again and again, known by three addresses. */
+/* An object that runs repeatedly, identified by three addresses. */
 typedef struct FakeRun {
     const void *of[3];
     int group, runs;
 } FakeRun;
 
-/* How often it has run by now; *ret_number: which of its group it is, counted from 1 as they come first. */
+/* Returns how often the object has run so far. *ret_number is its number in its group, counted from 1 in the order of
+ * first runs. */
 static inline int fake_count(const FakeRun *run, int *ret_number)
 {
     enum { RUNS = 4096 };

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Element i of an array of fp32 or of bf16. */
+/* Returns element i of an array of fp32 or of bf16. */
 static inline float fake_read(const void *array, bool is_f32, int64_t i)
 {
     uint32_t bits;
@@ -25,7 +25,7 @@ static inline float fake_read(const void *array, bool is_f32, int64_t i)
     return value;
 }
 
-/* Rounds half to even; a NaN stays one. */
+/* Writes element i. Rounds half to even; a NaN stays a NaN. */
 static inline void fake_write(float value, void *array, bool is_f32, int64_t i)
 {
     uint32_t bits;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stubs.c - a libcudnn (FAKE_CUDNN) or libcublasLt (FAKE_CUBLASLT) that has each function of forward.h, says that it
- * is not initialised, and does nothing. A function that another source of the same library defines replaces the stub of
+/* stubs.c - a libcudnn (FAKE_CUDNN) or libcublasLt (FAKE_CUBLASLT) in which each function of forward.h only returns
+ * that the library is not initialised. A function that another source of the same library defines replaces the stub of
  * that name. */
 #include "kernels/cuda/module/forward.h"
 

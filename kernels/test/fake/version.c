@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* version.c - the version that a fake library says: its headers', or FAKE_VERSION. */
+/* version.c - the version that a fake library reports: that of its headers, or FAKE_VERSION. */
 #include "kernels/cuda/module/forward.h"
 
 #ifdef FAKE_CUDNN

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-attention-expected.h - the operands of first-attention.c, and what float64 says of their attention.
+/* first-attention-expected.h - the operands of first-attention.c, and the results of their attention in float64.
  *
- * Every operand is made of one table of normal draws: its element i is element offset + i of the table, around its end,
- * whatever the shape is. So operands are filled once, and the host knows each element without a copy. In the tables
- * of q and k that are far below zero each EACH-th element is another, which makes all scores near -128: strides, heads
- * and offsets are multiples of that.
+ * All operands come from one table of normal draws: element i of an operand is element offset + i of the table, modulo
+ * its size, for every shape. So operands are filled once, and the host knows each element without a copy. In the tables
+ * of q and k for scores far below zero, each EACH-th element is replaced, which makes all scores near -128: strides,
+ * heads and offsets are multiples of EACH.
  *
- * Ownership: tables_make() makes what is never freed; expect() gives the caller the Expected, for expected_free().
+ * Ownership: tables_make() allocates tables that are never freed; expect() gives the caller the Expected, for
+ *            expected_free().
  * Units:     elements.
- * Errors:    none: what memory cannot hold ends the process.
+ * Errors:    none: without memory the process ends.
  * Threads:   the main thread.
  */
 #pragma once
@@ -24,9 +25,9 @@
 enum {
     HEAD = 64,           /* elements of each head */
     TABLE = 1 << 22,     /* draws */
-    EACH = HEAD,         /* the first element of each head */
-    SAMPLES = 64,        /* elements of out that are computed */
-    PAIRS_MAX = 1 << 19, /* of a head whose gradients are computed */
+    EACH = HEAD,         /* distance between the first elements of heads */
+    SAMPLES = 64,        /* elements of out that are computed in float64 */
+    PAIRS_MAX = 1 << 19, /* pairs of query and key of a head whose gradients are computed */
 };
 
 /* ---- operands ---- */
@@ -53,7 +54,7 @@ static inline double of_bf16(uint16_t half)
     return (double)value;
 }
 
-/* A copy of the table whose heads begin with another element. */
+/* Makes a copy of the table in which each head begins with `first`. */
 static inline uint16_t *table_with(double first)
 {
     uint16_t *table = memory_zeroed(TABLE, sizeof(*table));
@@ -74,7 +75,7 @@ static inline void tables_make(void)
         tables.usual[i + 1] = bf16_of(sqrt(-2 * log(u)) * sin(angle));
     }
     tables.far_q = table_with(-128);
-    tables.far_k = table_with(8); /* over the root of HEAD: -128 */
+    tables.far_k = table_with(8); /* divided by the root of HEAD: scores of -128 */
 }
 
 static inline const uint16_t *table_of(AttentionTensor tensor, bool far)
@@ -99,7 +100,7 @@ static inline int64_t tokens_of(const AttentionShape *s, AttentionTensor t)
                : s->q_tokens;
 }
 
-/* Returns how many elements lie from row to row of a tensor in bf16. */
+/* Returns the number of elements from row to row of a tensor in bf16. */
 static inline int64_t stride_of(const AttentionShape *s, AttentionTensor t)
 {
     return (int64_t)(attention_image_bytes(s, t) / sizeof(uint16_t)) / tokens_of(s, t);
@@ -111,7 +112,7 @@ static inline size_t place_of(const Head *h, AttentionTensor t, int64_t row)
     return (size_t)((h->image * tokens_of(h->s, t) + row) * stride_of(h->s, t) + h->head * HEAD);
 }
 
-/* The head's part of an operand's row. */
+/* Reads the head's part of a row of an operand. */
 static inline void take_row(const Head *h, AttentionTensor t, int64_t row, double to[HEAD])
 {
     const uint16_t *table = table_of(t, h->far);
@@ -120,7 +121,7 @@ static inline void take_row(const Head *h, AttentionTensor t, int64_t row, doubl
         to[d] = of_bf16(table[(from + d) % TABLE]);
 }
 
-/* All its rows. */
+/* Returns all rows of the head. */
 static inline double *rows_of(const Head *h, AttentionTensor t)
 {
     const int64_t n = tokens_of(h->s, t);
@@ -147,7 +148,7 @@ static inline void add(double to[HEAD], double weight, const double from[HEAD])
         to[d] += weight * from[d];
 }
 
-/* The softmax of a query's scores, and the logarithm of their exponentials' sum. */
+/* Computes the softmax of a query's scores. Returns the logarithm of the sum of their exponentials. */
 static inline double softmax(const double q[HEAD], const double *k, int64_t n, double *p)
 {
     double most = -INFINITY, sum = 0;
@@ -162,20 +163,20 @@ static inline double softmax(const double q[HEAD], const double *k, int64_t n, d
     return most + log(sum);
 }
 
-/* The results that there should be, computed once for a shape and its scores: elements of out and sums, the gradients
- * of a head. */
+/* The right results, computed once for a shape and its scores: samples of out and sums, and the gradients of one
+ * head. */
 typedef struct Expected {
-    Head head; /* whose gradients are known: the last one */
+    Head head; /* the head whose gradients are known: the last one */
     struct {
         Head head;
         int64_t row;
         int d;
         double out, sum;
     } samples[SAMPLES];
-    double *gradients[3]; /* dq, dk, dv: [tokens][HEAD]; NULL: not known */
+    double *gradients[3]; /* dq, dk, dv: [tokens][HEAD]; NULL: not computed */
 } Expected;
 
-/* The first is the tensor's last row, behind which a tail would be. */
+/* Computes the samples. The first one is in the tensor's last row, behind which a tail of a tile would be. */
 static inline void expect_samples(Expected *e, const AttentionShape *s, bool far)
 {
     _cleanup_free_ double *p = memory_zeroed((size_t)s->kv_tokens, sizeof(*p));

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-attention.c - case "attention": cuDNN's attention at the shapes of sd2-base, those first whose tokens fill no
- * tile. For each shape the case runs both passes, with and without a padding mask, by two engines, at usual scores and
- * where all are near -128, and reports whether results are finite, right and equal twice, and how long they take.
+/* first-attention.c - case "attention": cuDNN's attention at the shapes of sd2-base; shapes that do not fill a tile
+ * come first. For each shape the case runs both passes, with and without a padding mask, by two engines, at usual
+ * scores and where all scores are near -128. It reports whether results are finite, right and equal in two runs, and
+ * how long they take.
  *
- * Graphs are planned in threads, since each plan takes a core most of a second, and run in the order of the shapes as
- * soon as they are there. Memory comes from the runtime itself: a device of the module's has a stream of its own.
+ * Graphs are planned in threads, because each plan takes a core most of a second. They run in the order of the shapes
+ * as soon as they are planned. Memory is allocated by the runtime directly, because a device of the module has its own
+ * stream.
  *
  * A plan's line has "plan", "mask", "images", and for each engine "sec". A run's line has "shape", "pass", "mask",
- * "scores", and for each engine how many of the values that were looked at ("looked") are not finite ("bad"), the
- * largest error and the largest value by float64, and the microseconds of all images. "inputs_bad" is how many values
- * of backward's out and sums are not finite. */
+ * "scores", and for each engine how many of the checked values ("looked") are not finite ("bad"), the largest error and
+ * the largest value by float64, and the microseconds of all images. "inputs_bad" is how many values of backward's out
+ * and sums are not finite. */
 #include "kernels/test/first/first.h"
 
 #ifndef SDTRAIN_CUDA_ATTENTION
@@ -35,7 +37,7 @@ enum {
     ENGINES = 2,
     THREADS_MAX = 8,
     JOBS_MAX = 64,
-    LOOKED = 24 << 20, /* bytes of a result: its first images, to which the last one comes */
+    LOOKED = 24 << 20, /* bytes checked of a result: its first images; the last image is added */
     ROUNDS = 5,
     RUNS_MAX = 64,
     ROUND_USEC = 2000,
@@ -43,9 +45,9 @@ enum {
 
 #define WORKSPACE_BYTES ((size_t)3 << 29)
 
-static const double late_sec = 1.5; /* what a run may take at most */
+static const double late_sec = 1.5; /* the most time that a run may take */
 
-/* The small ones are the suspects. */
+/* The small shapes come first: they are suspected of giving wrong results. */
 static const AttentionShape shapes[] = {
     {32, 20, 64, 64, 64, 3840, 3840},     {128, 20, 64, 16, 16, 3840, 3840},
     {128, 20, 64, 16, 77, 1280, 2560},    {128, 20, 64, 64, 77, 1280, 2560},
@@ -58,10 +60,10 @@ static const AttentionShape shapes[] = {
 typedef struct Job {
     AttentionShape shape; /* of all images */
     AttentionPass pass;
-    bool mask, groups; /* groups: it is there for its number of images at once */
+    bool mask, groups; /* groups: an extra job for its number of images at once */
     int images;
     AttentionGraph *graph; /* NULL: refused */
-    cudnnHandle_t handle;  /* the thread's */
+    cudnnHandle_t handle;  /* of the thread that planned */
     int n_engines;
     double sec[ENGINES];
     bool done;
@@ -84,7 +86,7 @@ static void add_job(const AttentionShape *shape, AttentionPass pass, bool mask, 
         (Job){.shape = *shape, .pass = pass, .mask = mask, .images = images};
 }
 
-/* As many images at once as a plan set would have: backward's workspace is of all pairs. */
+/* Returns as many images at once as a plan set would have: backward's workspace grows with all pairs. */
 static int images_of(const AttentionShape *s, AttentionPass pass)
 {
     int images = s->n;
@@ -182,10 +184,10 @@ static const AttentionTensor operands[] = {ATTENTION_Q, ATTENTION_K, ATTENTION_V
 static struct {
     AttentionTensors usual, at_far;
     void *workspace;
-    uint16_t *host; /* page-locked: LOOKED and an image */
+    uint16_t *host; /* page-locked: LOOKED bytes and one image */
 } memory;
 
-/* Ends the case where the runtime refuses: nothing after it would be worth a line. */
+/* Ends the case if the runtime refuses a call, because later results would be worthless. */
 static void must(cudaError_t code, const char *api)
 {
     if (code == cudaSuccess)
@@ -222,7 +224,7 @@ static void *lengths_of(int64_t tokens)
     return to;
 }
 
-/* One memory for each tensor, as large as any shape has it. */
+/* Allocates one buffer for each tensor, with the largest size of any shape. */
 static void make_memory(void)
 {
     size_t largest[N_ATTENTION_TENSORS] = {0}, image = 0;
@@ -250,7 +252,7 @@ static void make_memory(void)
 
 /* ---- results ---- */
 
-/* Copies what is looked at of a result to the host: its first images, and its last. How many. */
+/* Copies the checked images of a result to the host: the first images and the last one. Returns their number. */
 static int64_t fetch(const AttentionShape *s, AttentionTensor t, const void *result)
 {
     const size_t bytes = attention_image_bytes(s, t);
@@ -267,10 +269,11 @@ static int64_t fetch(const AttentionShape *s, AttentionTensor t, const void *res
 
 typedef struct Scan {
     int64_t looked, bad; /* values */
-    uint64_t hash;       /* equal bytes have equal ones */
+    uint64_t hash;       /* equal bytes have equal hashes */
 } Scan;
 
-/* Scans the heads in the rows that fetch() has copied. Rows may hold more than the heads, which nobody writes. */
+/* Scans the heads in the rows that fetch() has copied. Behind the heads, rows may have elements that are never
+ * written. */
 static Scan scan(const AttentionShape *s, AttentionTensor t, int64_t images)
 {
     Scan found = {0, 0, 0};
@@ -279,7 +282,7 @@ static Scan scan(const AttentionShape *s, AttentionTensor t, int64_t images)
     const int64_t width = wide ? stride : (int64_t)s->heads * HEAD;
     for (int64_t row = 0; row < rows; row++) {
         const uint16_t *values = memory.host + row * stride;
-        for (int64_t i = wide; i < width; i += wide ? 2 : 1) /* a float's upper half */
+        for (int64_t i = wide; i < width; i += wide ? 2 : 1) /* upper half of a float */
             found.bad += (values[i] & 0x7f80u) == 0x7f80u;
         for (int64_t i = 0; i + 4 <= width; i += 4) {
             uint64_t word;
@@ -308,7 +311,7 @@ typedef struct Largest {
     double error, value;
 } Largest;
 
-/* A value that is not finite is not compared: it is counted. */
+/* Compares a value. Values that are not finite are not compared, but counted elsewhere. */
 static void compare(Largest *l, double got, double want)
 {
     if (isfinite(got))
@@ -339,7 +342,8 @@ static json_t *forward_errors(const Expected *e, const AttentionTensors *tensors
     return json_pack("{s:o,s:o}", "out", largest_json(&out), "sums", largest_json(&sums));
 }
 
-/* Returns a gradient's largest error in the last head of the last image, which fetch() has copied behind all else. */
+/* Returns a gradient's largest error in the last head of the last image, which is the last image that fetch()
+ * copied. */
 static Largest gradient_error(const Expected *e, AttentionTensor t, int64_t images)
 {
     Head h = e->head;
@@ -364,8 +368,8 @@ static Results results_of(AttentionPass pass)
                                      : (Results){ATTENTION_DQ, ATTENTION_DV};
 }
 
-/* All images, one group after the other, by the main thread's handle; if cuDNN wants the one that the plan was made
- * with, by that from then on. */
+/* Runs all images, one group after the other, with the main thread's handle. If cuDNN accepts only the handle that the
+ * plan was made with, that handle is used from then on. */
 static int run(const Job *job, cudnnHandle_t handle, const AttentionTensors *tensors, Error *err)
 {
     static bool by_planner;
@@ -413,8 +417,8 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the microseconds of all images, with the gaps that the host makes where a round has one run. < 0: the run was
- * refused. */
+/* Returns the microseconds of all images, including the gaps that the host causes if a round has one run. < 0: the run
+ * was refused. */
 static double usec_of(const Job *job, cudnnHandle_t handle, const AttentionTensors *tensors)
 {
     double rounds[ROUNDS];
@@ -430,11 +434,11 @@ typedef struct Look {
     const Job *job;
     cudnnHandle_t handle;
     AttentionTensors tensors;
-    const Expected *expected; /* NULL: nothing is compared */
+    const Expected *expected; /* NULL: results are not compared */
     bool timed;
 } Look;
 
-/* Runs on poison, twice, and looks at each result. */
+/* Runs the job twice on results filled with NaN, and checks each result. */
 static int look_at_results(const Look *l, json_t *line, Error *err)
 {
     const Job *job = l->job;
@@ -478,7 +482,7 @@ static int look_at_results(const Look *l, json_t *line, Error *err)
     return r;
 }
 
-/* The engine becomes the graph's. */
+/* Selects the engine in the graph and checks it. */
 static json_t *look_at_engine(const Look *l, int engine)
 {
     Error err = ERROR_INIT;
@@ -517,8 +521,8 @@ static json_t *line_of(const Look *l, bool far)
                      l->job->mask, "scores", far ? "far" : "usual", "images", l->job->images);
 }
 
-/* Backward's inputs, by the forward of the same mask. How many of the values that are looked at are not finite; < 0:
- * there are none. */
+/* Computes backward's inputs by the forward pass with the same mask. Returns how many of the checked values are not
+ * finite; < 0: there are no inputs. */
 static int64_t make_inputs(const Look *l, const Job *forward)
 {
     Error err = ERROR_INIT;
@@ -532,7 +536,7 @@ static int64_t make_inputs(const Look *l, const Job *forward)
     return bad;
 }
 
-/* One line. forward: NULL for a forward. */
+/* Prints one line. forward: NULL for a forward pass. */
 static void look(const Look *l, const Job *forward, bool far)
 {
     json_t *line = line_of(l, far), *engines = json_array();
@@ -560,14 +564,15 @@ static Look look_of(const Job *job, cudnnHandle_t handle, bool far)
     return l;
 }
 
-/* A shape's four jobs: forward without and with a mask, backward so, each at usual scores and far below zero. */
+/* Checks a shape's four jobs: forward without and with a mask, then backward without and with a mask, each at usual
+ * scores and at scores far below zero. */
 static bool look_at_shape(const Job *jobs, void *q_lengths, void *kv_lengths, cudnnHandle_t handle)
 {
     enum { JOBS = 4, MASKS = 2 };
     Expected *expected[2];
     bool late = false;
     for (int far = 0; far < 2; far++)
-        expected[far] = expect(&jobs[0].shape, far); /* while they are planned */
+        expected[far] = expect(&jobs[0].shape, far); /* while the jobs are planned */
     for (int i = 0; i < JOBS; i++) {
         await_job(&jobs[i]);
         tell_plan(&jobs[i]);

@@ -16,8 +16,8 @@
 enum {
     BESIDE_MAX = 4,
     LINE_BYTES_MAX = 1 << 18,
-    SAID_BYTES = 4096,    /* the last of what the child wrote to stderr */
-    DEATH_USEC = 5 << 20, /* a process in a driver may take long to die */
+    SAID_BYTES = 4096,    /* the end of what the child wrote to stderr */
+    DEATH_USEC = 5 << 20, /* a process in a driver may take so long to end */
     TICK_MSEC = 50,
 };
 
@@ -29,7 +29,7 @@ typedef struct Child {
     size_t n_line;
     char said[SAID_BYTES + 1];
     size_t n_said;
-    uint64_t began, deadline, killed; /* killed: 0, or when */
+    uint64_t began, deadline, killed; /* killed: 0, or the time of the kill */
 } Child;
 
 typedef struct Children {
@@ -43,13 +43,13 @@ typedef struct Children {
 static void print(json_t *object)
 {
     char *text = memory_given(json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(4)));
-    (void)printf("%s\n", text); /* a failure means that the reader has gone */
+    (void)printf("%s\n", text); /* a failure means that the reader has closed the pipe */
     (void)fflush(stdout);
     free(text);
     json_decref(object);
 }
 
-/* A line that is not an object of a case comes from a library: it is quoted. */
+/* Prints a child's line. A line that is not an object of a case comes from a library and is quoted. */
 static void pass_on(Child *c)
 {
     c->line[c->n_line] = '\0';
@@ -58,7 +58,7 @@ static void pass_on(Child *c)
     if (!object || !json_object_get(object, "case")) {
         print(json_pack("{s:s,s:o}", "case", c->of->name, "printed", first_text(c->line)));
     } else {
-        (void)printf("%s\n", c->line); /* as in print() */
+        (void)printf("%s\n", c->line); /* a failure is ignored, as in print() */
         (void)fflush(stdout);
     }
     json_decref(object);
@@ -86,7 +86,7 @@ static void take_said(Child *c, const char *bytes, size_t n)
     c->n_said = kept + n;
 }
 
-/* Takes the output that is in the pipes now; the pipes do not block. */
+/* Reads the output that is in the pipes now. The pipes do not block. */
 static void take_all(Child *c)
 {
     char bytes[65536];
@@ -113,8 +113,8 @@ static _noreturn_ void become(const FirstCase *of, int limit_sec, bool emulated,
     const char *arguments[] = {"gpu-first", "--case", of->name,
                                "--limit",   limit,    emulated ? "--emulated" : NULL,
                                NULL};
-    (void)setpgid(0, 0);                    /* its own children are killed with it */
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* as it is with this process */
+    (void)setpgid(0, 0);                    /* so that the case's own children are killed with it */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* kill the case if this process dies */
     if (dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0)
         (void)execv("/proc/self/exe", (char *const *)(uintptr_t)arguments);
     _exit(127);
@@ -143,7 +143,7 @@ static int begin(Children *children, Child *c, const FirstCase *of)
     (void)fd_close(err[1]);
     c->out = out[0];
     c->err = err[0];
-    (void)fcntl(c->out, F_SETFL, O_NONBLOCK); /* a pipe takes it */
+    (void)fcntl(c->out, F_SETFL, O_NONBLOCK); /* cannot fail on a pipe */
     (void)fcntl(c->err, F_SETFL, O_NONBLOCK);
     c->n_line = c->n_said = 0;
     c->began = now;
@@ -152,13 +152,13 @@ static int begin(Children *children, Child *c, const FirstCase *of)
     return r;
 }
 
-/* status: of waitpid(); NULL: the process is not dead yet, and is not waited for any longer. */
+/* Ends a case. status: from waitpid(); NULL: the process is still not dead, and the caller stops waiting for it. */
 static void end(Children *children, Child *c, const int *status)
 {
-    (void)kill(-c->pid, SIGKILL); /* what it left behind */
+    (void)kill(-c->pid, SIGKILL); /* processes that the case left behind */
     take_all(c);
     if (c->n_line > 0)
-        pass_on(c); /* the line that it had not ended */
+        pass_on(c); /* the last line, without a newline */
     c->said[c->n_said] = '\0';
     json_t *line = json_pack("{s:s,s:b}", "case", c->of->name, "done", 1);
     if (!status)
@@ -189,14 +189,14 @@ static void watch(Children *children, Child *c)
         end(children, c, &status);
     } else if (!c->killed && now >= c->deadline) {
         (void)kill(-c->pid, SIGKILL);
-        (void)kill(c->pid, SIGKILL); /* where it has no group yet */
+        (void)kill(c->pid, SIGKILL); /* in case it has no process group yet */
         c->killed = now;
     } else if (c->killed && now - c->killed > DEATH_USEC) {
         end(children, c, NULL);
     }
 }
 
-/* Waits until a child writes something, or for a moment: the caller looks for deaths each time. */
+/* Waits until a child writes something, at most TICK_MSEC; the caller checks for ended children each time. */
 static void wait_for_any(const Children *children)
 {
     struct pollfd fds[2 * BESIDE_MAX];
@@ -206,12 +206,12 @@ static void wait_for_any(const Children *children)
             fds[n++] = (struct pollfd){.fd = children->all[i].out, .events = POLLIN};
             fds[n++] = (struct pollfd){.fd = children->all[i].err, .events = POLLIN};
         }
-    (void)poll(fds, n, TICK_MSEC); /* whatever it returns, all are looked at */
+    (void)poll(fds, n, TICK_MSEC); /* all children are checked, whatever it returns */
 }
 
-/* ---- all of them ---- */
+/* ---- all cases ---- */
 
-/* Returns where the next case may run now; NULL: nowhere. */
+/* Returns a free place where the next case may run now, or NULL. */
 static Child *place_for(const Children *children, const FirstCase *next)
 {
     Child *place = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-children.h - runs each case in a process of its own, and passes on what it says.
+/* first-children.h - runs each case in a separate process, and passes on its output.
  *
- * A trap on a GPU breaks the whole process that caused it, and a library may abort or hang: then one case is lost, and
- * only what it had not said yet.
+ * A trap on a GPU breaks the whole process that caused it, and a library may abort or hang. Then only the output that
+ * this one case has not yet written is lost.
  *
  * Ownership: borrows the table.
  * Units:     seconds.
@@ -17,10 +17,10 @@ typedef struct FirstCase {
     const char *name;
     FirstRun run;
     int limit_sec;
-    bool timed;  /* nothing runs beside it */
-    bool hidden; /* runs only where it is named: for tests of this program */
+    bool timed;  /* no other case runs beside it */
+    bool hidden; /* runs only if it is named: for tests of this program */
 } FirstCase;
 
-/* Runs the cases in their order, up to four at a time, for so many seconds at most, and prints all lines. 0: all came
- * to an end of their own; -ECANCELED: one did not, or was not begun. -errno: no process can be made. */
+/* Runs the cases in order, up to four at a time, for at most `seconds` seconds, and prints all lines. Returns 0 if all
+ * cases ended by themselves; -ECANCELED if a case did not, or was not begun; -errno if no process can be made. */
 int first_children_run(const FirstCase *const *cases, size_t n, int seconds, bool emulated);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-cublaslt.c - case "cublaslt": whether an algorithm that the library proposes for a linear layer can be told and
- * made again: by its nine attributes, as linear/matmul.c does it, and by the 64 bytes of its struct.
- * Case "cublaslt-again" tells those bytes in another process: where they are equal, they hold no address of memory, and
- * a plan set can carry them.
+/* first-cublaslt.c - case "cublaslt": whether an algorithm that the library proposes for a linear layer can be
+ * described and made again: by its nine attributes, as linear/matmul.c does, and by the 64 bytes of its struct. Case
+ * "cublaslt-again" prints those bytes in another process: if they are equal, they contain no memory address, and a plan
+ * set can contain them.
  *
  * Descriptors, layouts, the epilogue, the reductions and the workspace are those of linear/matmul.c and matmul-tune.c.
- * They are written once more here: what is asked is the library, whatever those two files do with the answer. */
+ * They are repeated here, because the case tests the library, independently of what those two files do. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "kernels/cuda/module/forward.h"
@@ -23,8 +23,8 @@ enum { CANDIDATES = 8, ATTRIBUTES = 9, ALGORITHM_BYTES = sizeof(cublasLtMatmulAl
 typedef struct Shape {
     const char *name;
     int64_t m, n, k;
-    /* D is the gradient of a weight: A is as it is, B lies as [n][k], and D is fp32. Else A lies as [k][m], and there
-     * is a bias. */
+    /* D is the gradient of a weight: A is not transposed, B is stored as [n][k], and D is fp32. Otherwise A is stored
+     * as [k][m], and there is a bias. */
     bool is_gradient;
 } Shape;
 
@@ -48,11 +48,11 @@ typedef struct Product {
     const Shape *shape;
     cublasLtMatmulDesc_t bare, biased;
     cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
-    FirstOperand a, b, bias, c; /* c: what is added in one run; a gradient has neither bias nor c */
+    FirstOperand a, b, bias, c; /* c: added in one run; a gradient has neither bias nor c */
     bool adds;
     void *d, *workspace;
     size_t d_bytes;
-    const cublasLtMatmulAlgo_t *algorithm; /* of the run that is timed */
+    const cublasLtMatmulAlgo_t *algorithm; /* of the timed run */
 } Product;
 
 static json_t *status_text(cublasStatus_t status)
@@ -199,11 +199,12 @@ static cublasStatus_t ask(const Product *p, cublasLtMatmulHeuristicResult_t *res
         status = cublasLtMatmulAlgoGetHeuristic(p->handle, p->biased ? p->biased : p->bare,
                                                 p->a_layout, p->b_layout, p->d_layout, p->d_layout,
                                                 preference, CANDIDATES, results, n);
-    (void)cublasLtMatmulPreferenceDestroy(preference); /* plain memory: it cannot fail */
+    (void)cublasLtMatmulPreferenceDestroy(preference); /* freeing memory cannot fail */
     return status;
 }
 
-/* Makes the algorithm again from its attributes. The line gets them, and the status of each call that failed. */
+/* Makes the algorithm again from its attributes. Adds the attributes, and the status of each call that failed, to the
+ * line. */
 static cublasStatus_t replay(const Product *p, const cublasLtMatmulAlgo_t *from,
                              cublasLtMatmulAlgo_t *ret, json_t *line)
 {
@@ -212,7 +213,7 @@ static cublasStatus_t replay(const Product *p, const cublasLtMatmulAlgo_t *from,
     cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
     memset(ret, 0, sizeof(*ret));
     for (int i = 0; i < ATTRIBUTES; i++) {
-        uint32_t value = 0; /* the bytes of a shorter one lie first */
+        uint32_t value = 0; /* a shorter value is written to the first bytes */
         size_t written = 0;
         cublasStatus_t status =
             cublasLtMatmulAlgoConfigGetAttribute(from, attributes[i].key, &value,
@@ -241,7 +242,7 @@ static void to_hex(const void *bytes, size_t n, char *ret)
         (void)snprintf(ret + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
 }
 
-/* The bytes as a plan set would carry them: as text, and back. */
+/* Converts the bytes to text, as a plan set would contain them, and back. */
 static void by_hex(const cublasLtMatmulAlgo_t *from, cublasLtMatmulAlgo_t *ret)
 {
     char text[2 * ALGORITHM_BYTES + 1];
@@ -254,7 +255,7 @@ static void by_hex(const cublasLtMatmulAlgo_t *from, cublasLtMatmulAlgo_t *ret)
     memcpy(ret, bytes, sizeof(*ret));
 }
 
-/* AlgoCheck without and with bias, with the workspaces that it tells. */
+/* Calls AlgoCheck without and with bias, and adds the workspaces that it returns to the line. */
 static void check(const Product *p, const char *which, const cublasLtMatmulAlgo_t *algorithm,
                   json_t *line)
 {
@@ -294,7 +295,8 @@ static bool start_again(void *userdata)
     return start(p, p->algorithm) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Runs it on memory that was cleared. 0, where it does not run: the line says why. */
+/* Runs the algorithm on cleared memory. Returns the hash of the result, or 0 if it does not run; the line contains the
+ * status. */
 static uint64_t run(const Product *p, const char *which, const cublasLtMatmulAlgo_t *algorithm,
                     json_t *line)
 {
@@ -311,7 +313,7 @@ static void compare(const Product *p, json_t *line)
                   (size_t)(p->shape->m * p->shape->n), expected, p, line);
 }
 
-/* With beta = 1 and C beside D, as a residual is added. */
+/* Runs with beta = 1 and a C other than D, as a residual is added. */
 static void run_adding(Product *p, const cublasLtMatmulAlgo_t *algorithm, json_t *line)
 {
     json_t *told = json_object();
@@ -344,7 +346,7 @@ static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t 
         json_object_set_new(line, "bytes_replayed", json_string(hex[1]));
     check(p, "check", original, line);
     check(p, "check_replayed", &replayed, line);
-    /* The line is printed as far as it is known before anything runs. */
+    /* The line is printed with what is known before anything runs. */
     first_line(json_deep_copy(line));
 
     const uint64_t first = run(p, "run", original, line);
@@ -392,11 +394,11 @@ static void look_at_product(Device *device, cublasLtHandle_t handle, const Shape
     product_close(&p);
 }
 
-/* Twice: the library may read it as early as it is opened or as late as it gives a handle, and between the two the
- * device takes such variables away. */
+/* Called twice, because the library may read the variable when it is opened or when it makes a handle, and between the
+ * two the device removes such variables. */
 static void log_errors(void) { first_log("CUBLASLT_LOG_LEVEL", "1"); }
 
-/* false: there is no handle, and why is said. */
+/* Returns false if there is no handle; the reason is printed. */
 static bool open_handle(Device **ret_device, cublasLtHandle_t *ret)
 {
     const CudaLibraries *libraries;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-cudnn.c - case "cudnn": three convolutions of sd2-base in their three passes, each overwriting and adding, by
- * the engine of the installed plan set and by the first that the heuristics propose. */
+ * the engine of the installed plan set and by the first engine that the heuristics propose. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-candidates.h"
@@ -36,14 +36,14 @@ typedef struct Look {
     ConvShape shape;
     ConvPass pass;
     bool add;
-    FirstOperand of[3]; /* x, w, y; also what results are added to */
+    FirstOperand of[3]; /* x, w, y; also the values that results are added to */
     void *result, *workspace;
     const ConvPlan *plan;
 } Look;
 
 /* ---- the installed plans ---- */
 
-/* The set of the GPU whose record the plans were made of; which versions it names does not matter here. */
+/* Reads the set of the GPU for whose record the plans were made. The library versions in the set do not matter here. */
 static json_t *read_plans(void)
 {
     char self[PATH_MAX] = "", paths[4][PATH_MAX + 64];
@@ -68,7 +68,7 @@ static json_t *read_plans(void)
     return NULL;
 }
 
-/* ---- what a result should be ---- */
+/* ---- the right results ---- */
 
 static void take(FirstSum *e, double a, double b)
 {
@@ -152,7 +152,7 @@ static FirstSum expected_weight(const Look *l, size_t at)
     return e;
 }
 
-/* Which of x, w and y the pass computes. */
+/* Returns which of x, w and y the pass computes. */
 static int result_of(ConvPass pass)
 {
     return pass == CONV_FORWARD ? 2 : pass == CONV_BACKWARD_DATA ? 0 : 1;
@@ -165,7 +165,7 @@ static FirstSum expected(const void *userdata, size_t at)
                  : l->pass == CONV_BACKWARD_DATA ? expected_data(l, at)
                                                  : expected_weight(l, at);
     if (l->add) {
-        e.between = e.sum; /* engines with a reduction of their own write bf16, and add then */
+        e.between = e.sum; /* engines with a separate reduction write bf16 and add afterwards */
         take(&e, first_value(&l->of[result_of(l->pass)], at), 1);
     }
     return e;
@@ -187,7 +187,7 @@ static bool execute_again(void *userdata)
     return execute(userdata, &refused) == 0;
 }
 
-/* Runs it once where the operand's values lie. 0: it does not run, and the line says why. */
+/* Runs the plan once on a copy of the operand's values. Returns 0 if it does not run; the line contains the reason. */
 static uint64_t run(const Look *l, json_t *line)
 {
     const FirstOperand *result = &l->of[result_of(l->pass)];
@@ -327,7 +327,7 @@ static void look_at_shape(Look *l)
         first_operand_free(l->device, &l->of[i]);
 }
 
-/* Twice, as in first-cublaslt.c. */
+/* Called twice, as in first-cublaslt.c. */
 static void log_errors(void)
 {
     first_log("CUDNN_LOGLEVEL_DBG", "1");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-libraries.c - cases "machine": the driver and its GPUs, and whether the module opens; and "libraries": each
- * place that has a library, and which version it is.
+ * place that has a library, and the library's version.
  *
- * Each copy of a library is opened in a process of its own: two copies in one would take each other's parts. */
+ * Each copy of a library is opened in a separate process, because in one process two copies would load each other's
+ * parts. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "kernels/cuda/module/libraries.h"
@@ -39,7 +40,7 @@ static json_t *code_text(const Driver *d, int code)
     const char *name = NULL;
     char text[128];
     if (d->error_name)
-        (void)d->error_name(code, &name); /* leaves NULL */
+        (void)d->error_name(code, &name); /* on an error name stays NULL */
     (void)snprintf(text, sizeof(text), "%s (%d)", name ? name : "error", code);
     return code == 0 ? json_string("ok") : first_text(text);
 }
@@ -55,7 +56,7 @@ static void look_at_gpu(const Driver *d, int index)
                              code_text(d, d->name(name, sizeof(name) - 1, index)));
     json_object_set_new(line, "cuDeviceGetAttribute",
                         code_text(d, d->attribute(&sms, ATTRIBUTE_MULTIPROCESSORS, index)));
-    (void)d->attribute(&major, ATTRIBUTE_MAJOR, index); /* as the one before it */
+    (void)d->attribute(&major, ATTRIBUTE_MAJOR, index); /* fails only if the call before fails */
     (void)d->attribute(&minor, ATTRIBUTE_MINOR, index);
     int code = d->retain(&context, index);
     json_object_set_new(line, "cuDevicePrimaryCtxRetain", code_text(d, code));
@@ -133,7 +134,7 @@ static void look_at_nodes(void)
 
 typedef struct Library {
     const char *name, *version;
-    enum { RETURNED, GIVEN, MAJOR_MINOR } how; /* by what its function tells the version */
+    enum { RETURNED, GIVEN, MAJOR_MINOR } how; /* how its function returns the version */
 } Library;
 
 static const Library known[] = {
@@ -144,7 +145,7 @@ static const Library known[] = {
 };
 
 typedef struct Opened {
-    long version; /* < 0: it does not open, or does not tell */
+    long version; /* < 0: it cannot be opened, or reports no version */
     char text[PATH_MAX + 256];
 } Opened;
 
@@ -193,7 +194,7 @@ static void look_at_library(const Library *l, const char *place, const char *pat
             n += (size_t)more;
         if (n == sizeof(opened))
             memcpy(&opened, bytes, n);
-        (void)waitpid(pid, &status, 0); /* it ends: of itself, or by its alarm */
+        (void)waitpid(pid, &status, 0); /* the child always ends, at the latest by its alarm */
     }
     (void)fd_close(fds[0]);
     json_t *line = json_pack("{s:s,s:s,s:o}", "library", l->name, "place", place,
@@ -203,7 +204,7 @@ static void look_at_library(const Library *l, const char *place, const char *pat
     first_line(line);
 }
 
-/* In folders that a pattern names. */
+/* Checks the libraries in all folders that match a pattern. */
 static void look_in(const char *place, const char *pattern)
 {
     glob_t found = {0};
@@ -233,7 +234,7 @@ static void look_in_wheels(void)
             look_in("wheel", pattern);
     }
     if (told)
-        (void)pclose(told); /* without a Python it told nothing */
+        (void)pclose(told); /* without a Python there was no output */
 }
 
 static void look_at_libraries(void)

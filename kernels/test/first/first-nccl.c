@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-nccl.c - cases "nccl": one rank opens, and sums integers in place; and "nccl-two": what the library says of two
- * ranks on one GPU, and whether a communicator that failed can be aborted. */
+/* first-nccl.c - cases "nccl": one rank opens, and sums integers in place; and "nccl-two": how the library responds to
+ * two ranks on one GPU, and whether a communicator that failed can be aborted. */
 #include "kernels/test/first/first.h"
 
 #ifndef FIRST_NCCL
@@ -67,11 +67,11 @@ static void *open_in_wheels(void)
         handle = open_in(pattern);
     }
     if (told)
-        (void)pclose(told); /* without a Python it told nothing */
+        (void)pclose(told); /* without a Python there was no output */
     return handle;
 }
 
-/* As libraries.h has the places. */
+/* Searches the places of libraries.h. */
 static void *open_library(void)
 {
     const char *named = getenv("SDTRAIN_CUDA_LIBRARIES");
@@ -136,7 +136,7 @@ static bool fill(void)
     return code == ncclSuccess;
 }
 
-/* Asks until the communicator is no longer at work, for a while. */
+/* Queries the communicator until it is no longer busy, for at most WAIT_USEC. */
 static ncclResult_t settle(ncclComm_t comm, ncclResult_t code)
 {
     const uint64_t began = clock_monotonic_usec();
@@ -269,7 +269,7 @@ int first_nccl_two(void)
             return r;
     }
     for (int i = 0; i < 2; i++)
-        (void)pthread_join(threads[i], NULL); /* one that hangs is killed with its process */
+        (void)pthread_join(threads[i], NULL); /* a thread that hangs is killed with its process */
     return 0;
 }
 #endif

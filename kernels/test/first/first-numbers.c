@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-numbers.c - case "numbers": an exact reciprocal by two Newton steps; how mma sums; how long page-locking takes.
  *
- * How mma sums is told twice: raw results of crafted and of random operands, from which a model can be made later; and
- * for each model that is known by now, with how many of the random ones it agrees. */
+ * How mma sums is reported twice: raw results of crafted and of random operands, from which a model can be made later;
+ * and for each known model, with how many of the random results it agrees. */
 #include "kernels/test/first/first.h"
 
 #ifndef FIRST_CUDA
@@ -44,7 +44,7 @@ static void look_at_reciprocal(void)
 
 static void set(FirstMma *m, int k, double value)
 {
-    /* A product with 1 is the value itself, where bf16 has it. */
+    /* A product with 1 is the value itself, if bf16 can represent the value. */
     m->a[k] = first_to_bf16(value);
     m->b[k] = first_to_bf16(1);
 }
@@ -64,7 +64,7 @@ static FirstMma *add(Crafted *c, const char *what, int number, double addend)
     return m;
 }
 
-/* Which low bits survive beside a large term, and at which places of k the steps begin. */
+/* Crafts operands that show which low bits survive beside a large term, and at which places of k the steps begin. */
 static void craft(Crafted *c)
 {
     for (int j = 20; j <= 34; j++) {
@@ -100,7 +100,7 @@ static void craft(Crafted *c)
             for (int k = 0; k < K; k++)
                 set(m, k, sign * ldexp(1, -j));
         }
-        for (int j = 24; j <= 26; j++) { /* how the sum is rounded at its end */
+        for (int j = 24; j <= 26; j++) { /* how the final sum is rounded */
             FirstMma *m =
                 add(c, sign < 0 ? "c=-1.5, one of -3*2^-j" : "c=1.5, one of 3*2^-j", j, sign * 1.5);
             set(m, 0, sign * ldexp(3, -j));
@@ -123,7 +123,8 @@ static double uniform(uint64_t seed, uint64_t i)
     return (double)philox4x32(seed, 0, i).word[0] * 0x1p-32;
 }
 
-/* Both signs, exponents that lie apart by up to 2 * spread each, and one accumulator in three that is large. */
+/* Draws operands with both signs, with exponents that differ by up to 2 * spread, and with a large accumulator in one
+ * of three cases. */
 static void draw(FirstMma *all, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -164,7 +165,8 @@ static int by_agreement(const void *a, const void *b)
     return (x->agree < y->agree) - (x->agree > y->agree);
 }
 
-/* 45 bits lose nothing of the operands that draw() makes. */
+/* Prints with how many cases each model agrees. A model with 45 bits loses nothing of the operands that draw()
+ * makes. */
 static void look_at_models(const FirstMma *all, size_t n)
 {
     static const int steps[STEPS] = {1, 2, 4, 8, 16}, bits[] = {22, 23, 24, 25, 26, 27, 28, 45};

@@ -57,7 +57,7 @@ extern "C" int first_reciprocals(FirstReciprocals *ret, const char **ret_name)
     }
     if (code == cudaSuccess)
         code = cudaMemcpy(ret, to, sizeof(*ret), cudaMemcpyDeviceToHost);
-    (void)cudaFree(to); /* the process ends soon */
+    (void)cudaFree(to); /* an error is ignored: the process ends soon */
     return named(code, ret_name);
 }
 
@@ -68,7 +68,7 @@ static __device__ uint32_t pair(const uint16_t *from)
     return (uint32_t)from[0] | ((uint32_t)from[1] << 16);
 }
 
-/* Each row of A and each column of B has the same values: so does each element of D. */
+/* All rows of A are equal, and so are all columns of B. So all elements of D must be equal. */
 static __global__ void mma_kernel(FirstMma *cases)
 {
     FirstMma *m = &cases[blockIdx.x];
@@ -102,7 +102,7 @@ extern "C" int first_mma(FirstMma *cases, size_t n, const char **ret_name)
     }
     if (code == cudaSuccess)
         code = cudaMemcpy(cases, to, n * sizeof(*to), cudaMemcpyDeviceToHost);
-    (void)cudaFree(to); /* the process ends soon */
+    (void)cudaFree(to); /* an error is ignored: the process ends soon */
     return named(code, ret_name);
 }
 
@@ -112,7 +112,7 @@ extern "C" int first_page_lock(size_t n_bytes, double *ret_sec, double *ret_free
                                double *ret_copy_sec, const char **ret_name)
 {
     void *host = nullptr, *device = nullptr;
-    cudaError_t code = cudaMalloc(&device, n_bytes); /* the context is there before time is taken */
+    cudaError_t code = cudaMalloc(&device, n_bytes); /* creates the context before timing */
     double began = now_sec();
     if (code == cudaSuccess)
         code = cudaHostAlloc(&host, n_bytes, cudaHostAllocDefault);
@@ -123,8 +123,8 @@ extern "C" int first_page_lock(size_t n_bytes, double *ret_sec, double *ret_free
     *ret_copy_sec = now_sec() - began;
     began = now_sec();
     if (host)
-        (void)cudaFreeHost(host); /* the process ends soon */
+        (void)cudaFreeHost(host); /* an error is ignored: the process ends soon */
     *ret_free_sec = now_sec() - began;
-    (void)cudaFree(device); /* as above */
+    (void)cudaFree(device); /* an error is ignored: the process ends soon */
     return named(code, ret_name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-numbers.h - what first-numbers.cu runs on a GPU, for the case "numbers".
+/* first-numbers.h - the functions that first-numbers.cu runs on a GPU, for the case "numbers".
  *
  * Ownership: all memory is the caller's, on the host.
  * Units:     as each function says.
@@ -16,10 +16,10 @@ extern "C" {
 #endif
 
 typedef struct FirstReciprocals {
-    uint64_t differ;         /* of 2^23 mantissas: after two Newton steps it is not IEEE's 1 / d */
+    uint64_t differ;         /* of 2^23 mantissas: two Newton steps do not give IEEE's 1 / d */
     uint64_t differ_once;    /* the same after one step */
     uint32_t raw_ulps;       /* the largest error of rcp.approx itself */
-    uint32_t first, refined; /* the first d that differs, and what came out, as bits; 0: none */
+    uint32_t first, refined; /* the first d that differs, and its result, as bits; 0: none */
 } FirstReciprocals;
 
 int first_reciprocals(FirstReciprocals *ret, const char **ret_name);
@@ -37,7 +37,7 @@ typedef struct FirstMma {
 
 int first_mma(FirstMma *cases, size_t n, const char **ret_name);
 
-/* Seconds that cudaHostAlloc and cudaFreeHost of so many bytes take, and seconds of a copy from there to the GPU. */
+/* Measures, in seconds, cudaHostAlloc and cudaFreeHost of so many bytes, and a copy from this memory to the GPU. */
 int first_page_lock(size_t n_bytes, double *ret_sec, double *ret_free_sec, double *ret_copy_sec,
                     const char **ret_name);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-operands.c - see first.h: operands, what a result should be, and how long a call takes. */
+/* first-operands.c - see first.h: operands, the right results, and how long a call takes. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/number/bits.h"
@@ -24,7 +24,7 @@ double first_of_bf16(uint16_t bits)
     return (double)value;
 }
 
-/* For values that are finite and not tiny: rounds to nearest, ties to even. */
+/* Converts values that are finite and not tiny. Rounds to nearest, ties to even. */
 uint16_t first_to_bf16(double value)
 {
     const float narrow = (float)value;
@@ -139,7 +139,8 @@ void first_compare(Device *device, const void *result, DataType type, size_t n, 
                                   : (((size_t)draw.word[0] << 32) | draw.word[1]) % n;
         const FirstSum want = expect(userdata, i);
         const double got = read_element(device, result, type, i), wrong = fabs(got - want.sum);
-        /* A result's own rounding, and that of sums in fp32 which truncate. */
+        /* The error of rounding the result to its type. The tolerance below also allows for sums in fp32 that
+         * truncate. */
         const double own = type == DATA_F32 ? 0x1p-23 : 0x1p-8;
         if (!isfinite(got)) {
             finite = false;
@@ -165,7 +166,7 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The mean of so many runs; < 0: refused. */
+/* Returns the mean time of several runs; < 0: a run was refused. */
 static double time_runs(Device *device, FirstCall call, void *userdata, int runs)
 {
     const uint64_t began = clock_monotonic_usec();
@@ -183,7 +184,7 @@ double first_usec(Device *device, FirstCall call, void *userdata)
     double usec = time_runs(device, call, userdata, 1);
     if (usec < 0 || first_emulated())
         return usec;
-    usec = time_runs(device, call, userdata, 1); /* the first one may load the kernel */
+    usec = time_runs(device, call, userdata, 1); /* the first run may load the kernel */
     const int runs = CLAMP((int)(ROUND_USEC / MAX(usec, 1.0)), 1, RUNS_MAX);
     for (int i = 0; i < ROUNDS; i++) {
         rounds[i] = time_runs(device, call, userdata, runs);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first.c - gpu-first: asks a GPU, in its first minute, all that no machine without one can tell.
+/* first.c - gpu-first: collects from a GPU, in one minute, everything that can only be learned on a GPU.
  *
  *     gpu-first [--seconds N] [--emulated] [CASE...]
  *
- * Without a CASE all run, each in a process of its own: for N seconds in all (60). Each line is one JSON object with
- * "case"; the last of a case has "done", how it ended, and the end of what it wrote to stderr. A case that was not
- * begun has "not_run". --emulated: the emulator stands for the GPU, and shapes are tiny.
- * Exit: 0 if all cases came to an end of their own, whatever they found; 1 otherwise; 2 for a usage that is none; 3 if
- * there were no headers of cuDNN and cuBLASLt when it was built. */
+ * Without a CASE all cases run, each in a separate process, for N seconds in all (60). Each line is one JSON object
+ * with "case"; the last line of a case has "done", how it ended, and the end of its stderr. A case that was not begun
+ * has "not_run". --emulated: the emulator replaces the GPU, and shapes are tiny. Exit: 0 if all cases ended by
+ * themselves, whatever they found; 1 otherwise; 2 for a wrong usage; 3 if the headers of cuDNN and cuBLASLt were
+ * missing when the program was built. */
 #include <stdio.h>
 
 #ifndef SDTRAIN_CUDA_LIBRARIES
@@ -28,7 +28,7 @@ int main(void)
 
 enum { SECONDS = 60, SECONDS_MAX = 3600, CASES_MAX = 32 };
 
-/* The one case of this process, when it must have ended, and whether the emulator is the GPU. */
+/* The only case of this process, the time when it must have ended, and whether the emulator replaces the GPU. */
 static const FirstCase *own;
 static uint64_t own_end;
 static bool emulated;
@@ -45,7 +45,7 @@ static int test_abort(void)
 static int test_hang(void)
 {
     first_line(json_pack("{s:s}", "said", "before it hangs"));
-    (void)pause(); /* no signal comes but the one that kills */
+    (void)pause(); /* only SIGKILL ends it */
     return 0;
 }
 
@@ -91,7 +91,7 @@ void first_line(json_t *line)
     json_decref(line);
     char *text = memory_given(json_dumps(whole, JSON_COMPACT | JSON_REAL_PRECISION(6)));
     flockfile(stdout);
-    (void)printf("%s\n", text); /* a reader that has gone is nobody to tell */
+    (void)printf("%s\n", text); /* a failure is ignored: the reader has closed the pipe */
     (void)fflush(stdout);
     funlockfile(stdout);
     free(text);
@@ -158,7 +158,7 @@ static int run_one(const FirstCase *one, int limit_sec)
     int r = one->run();
     if (r < 0)
         first_failed(one->name, r, strerror(-r));
-    (void)fflush(stdout); /* what a library has printed */
+    (void)fflush(stdout); /* writes what a library has printed */
     return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     if (seconds < 1 || seconds > SECONDS_MAX)
         return usage();
     if (one)
-        _exit(run_one(one, seconds)); /* what libraries do at exit() may hang on a broken GPU */
+        _exit(run_one(one, seconds)); /* handlers of libraries at exit() may hang on a broken GPU */
     const bool all = n == 0;
     for (size_t i = 0; all && i < ELEMENTSOF(cases); i++)
         if (cases[i].run && !cases[i].hidden)

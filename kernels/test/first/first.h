@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first.h - what the cases of gpu-first share: lines, a device, operands whose values the host knows, and time.
+/* first.h - shared by the cases of gpu-first: lines, a device, operands whose values the host knows, and time.
  *
- * gpu-first asks a GPU, and NVIDIA's libraries on it, what no machine without one can tell. Each case runs in a process
- * of its own, and says each answer at once as one line of JSON.
+ * gpu-first collects from a GPU, and from NVIDIA's libraries on it, facts that can only be learned on a GPU. Each case
+ * runs in a separate process and prints each result at once as one line of JSON.
  *
- * Ownership: first_line() takes its line. Devices and memory live as long as the case's process.
+ * Ownership: first_line() takes its line. Devices and memory exist until the case's process ends.
  * Units:     elements, bytes, microseconds; seconds where a name says so.
- * Errors:    a case returns 0, whatever it found, or -errno where it could not look. A helper that cannot get something
- *            (a device, memory, a device that still works) ends the process, after a line that says why.
- * Threads:   first_line() is any thread's; the rest is the main thread's.
+ * Errors:    a case returns 0, whatever it found, or -errno if it could not do its work. A helper that cannot get
+ *            something (a device, memory, a device that still works) prints a line with the reason and ends the
+ *            process.
+ * Threads:   first_line() may be called from any thread, the rest from the main thread.
  */
 #pragma once
 
@@ -25,73 +26,76 @@ int first_cudnn(void);
 int first_numbers(void);
 int first_nccl(void);
 int first_nccl_two(void);
-/* Is in first-attention.c, where that file is there. */
+/* Defined in first-attention.c, if the build has that file. */
 __attribute__((weak)) int first_attention(void);
 
 /* ---- lines ---- */
 
-/* Whether the emulator stands for the GPU: shapes are to be tiny. */
+/* Reports whether the emulator replaces the GPU: then shapes must be tiny. */
 bool first_emulated(void);
-/* Seconds that the case still has. A case that adds work asks first: one that is late is killed. */
+/* Returns the seconds that the case still has. A case that adds work checks this first: a case that is late is
+ * killed. */
 double first_left_sec(void);
-/* Adds "case" and prints the line at once. */
+/* Adds "case" to the line and prints it at once. */
 void first_line(json_t *line);
-/* A value for a line. JSON has no NaN and no infinity: those become texts. */
+/* Makes a number for a line. JSON has no NaN and no infinity, which become texts. */
 json_t *first_number(double value);
-/* A value for a line, whatever bytes the text has; NULL becomes null. */
+/* Makes a text for a line, for any bytes in the text; NULL becomes null. */
 json_t *first_text(const char *text);
-/* Switches a library's log of errors on, before the library is opened, unless somebody has set the variable. Lines of
- * the case quote the text that the library writes to stdout. */
+/* Switches on a library's log of errors, unless the environment already has the variable. Must be called before the
+ * library is opened. Lines of the case quote the text that the library writes to stdout. */
 void first_log(const char *variable, const char *value);
-/* A line that says what failed, by which call and with which text. */
+/* Prints a line about a failure: the call, its code and its text. */
 void first_failed(const char *api, int code, const char *text);
 
 /* ---- a device and its memory ---- */
 
 Device *first_device(DataType type);
-/* Zeroed. */
+/* Allocates zeroed device memory. */
 void *first_memory(Device *device, size_t n_bytes);
-/* Waits for all that was put on any stream. Ends the case where the device is broken; what: the call before it. */
+/* Waits for all work that was queued on any stream. Ends the case if the device is broken; what: the call before this
+ * one. */
 void first_wait(Device *device, const char *what);
 
-/* Random values in bf16, signs of both kinds and sizes from 1/8 to 1/2 or so, as activations have them. Element i is
- * known to the host without a copy. */
+/* Random values in bf16 of both signs, with sizes from about 1/8 to 1/2, as in activations. The host knows element i
+ * without a copy. */
 typedef struct FirstOperand {
     void *memory;
     size_t n; /* elements */
     uint16_t *pattern;
 } FirstOperand;
 
-/* scale: a power of two by which the values are multiplied. */
+/* Makes an operand. scale: a power of two by which the values are multiplied. */
 void first_operand(Device *device, size_t n, uint64_t seed, double scale, FirstOperand *ret);
 void first_operand_free(Device *device, FirstOperand *operand);
 double first_value(const FirstOperand *operand, size_t i);
-/* A bf16's bits as a number, and a number's nearest bf16. */
+/* Convert a bf16's bits to a number, and a number to the nearest bf16. */
 double first_of_bf16(uint16_t bits);
 uint16_t first_to_bf16(double value);
 
 /* ---- checks ---- */
 
-/* A number of four pieces of the memory of 8 MiB each, from its beginning to its end: equal bytes have equal ones. The
- * host makes it, so that no kernel of this project is needed. Waits for the device first. */
+/* Returns a hash of four pieces of 8 MiB of the memory, from its beginning to its end; equal bytes have equal hashes.
+ * The host computes the hash, so that no kernel of this project is needed. Waits for the device first. */
 uint64_t first_hash(Device *device, const void *memory, size_t n_bytes);
 
-/* The value that element i of a result should have, in double: the sum of its terms, and the sum of their sizes. */
+/* The right value of element i of a result, in double: the sum of its terms, and the sum of the terms' sizes. */
 typedef struct FirstSum {
     double sum, sizes;
-    double between; /* a part that may have been rounded before the rest was added */
+    double between; /* a partial sum that may have been rounded before the rest was added */
 } FirstSum;
 typedef FirstSum (*FirstExpect)(const void *userdata, size_t i);
 
-/* Compares 64 of n elements (the first and the last are among them). The line gets "error", the largest difference;
- * "largest", the largest value that there should be; "ratio", the largest difference in units of what rounding explains
+/* Compares 64 of n elements, including the first and the last. The line gets "error", the largest difference;
+ * "largest", the largest right value; "ratio", the largest difference in units of the difference that rounding explains
  * (above 1 a result is wrong); and "finite". */
 void first_compare(Device *device, const void *result, DataType type, size_t n, FirstExpect expect,
                    const void *userdata, json_t *line);
 
 /* ---- time ---- */
 
-/* Puts one run on the device; false: it was refused. */
+/* Queues one run on the device. Returns false if the run was refused. */
 typedef bool (*FirstCall)(void *userdata);
-/* The median of five rounds of as many runs as take 2 ms, by the host's clock, each with one wait. < 0: refused. */
+/* Returns the median of five rounds by the host's clock; a round has as many runs as take 2 ms, and one wait. < 0:
+ * refused. */
 double first_usec(Device *device, FirstCall call, void *userdata);

@@ -23,7 +23,7 @@ static_assert(ELEMENTSOF(hang_point) == N_LANES, "each lane has a point");
 
 /* ---- open, free ---- */
 
-/* The option's value at `p`, and how long its text is. */
+/* Returns the value of the option at `p`, and the length of its text in *n. */
 static ShadowDrop parse_drop(const char *p, int *n)
 {
     static const char *const names[] = {
@@ -39,7 +39,7 @@ static ShadowDrop parse_drop(const char *p, int *n)
     return SHADOW_DROP_NOTHING;
 }
 
-/* The lane whose name's n bytes stand at p; N_LANES: there is none. */
+/* Returns the lane whose name is the n bytes at p, or N_LANES if there is no such lane. */
 static int parse_lane(const char *p, size_t n)
 {
     int i = 0;
@@ -48,7 +48,7 @@ static int parse_lane(const char *p, size_t n)
     return i;
 }
 
-/* The lanes' names behind "late=", or "none": how long their text is, or 0. */
+/* Parses the lanes' names behind "late=", or "none". Returns the length of the text, or 0 if it is wrong. */
 static int parse_lanes(const char *p, uint32_t *ret)
 {
     const size_t length = strcspn(p, ",");
@@ -67,7 +67,7 @@ static int parse_lanes(const char *p, uint32_t *ret)
     }
 }
 
-/* The length of a schedule's text at `p`, or 0. */
+/* Parses a schedule at `p`. Returns the length of its text, or 0 if it is wrong. */
 static int parse_schedule(const char *p, ShadowOptions *o)
 {
     static const char drawn[] = "drawn", late[] = "late", some[] = "late=";
@@ -119,7 +119,7 @@ int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
     return 0;
 }
 
-/* The plan set of which the algorithm's name is n bytes long. */
+/* Returns the plan set for the algorithm whose name is the n bytes at `algorithm`. */
 static char *plans_text(const char *algorithm, size_t n)
 {
     return memory_format("{\"conv\":\"%.*s\"}", (int)n, algorithm);
@@ -151,7 +151,7 @@ int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Devic
     return 0;
 }
 
-/* The child of a fork has the device's memory, and none of its threads. */
+/* After a fork the child has the device's memory, but none of its threads. Resets the lanes in the child. */
 static void follow_fork(ShadowDevice *device)
 {
     if (device->pid == getpid())
@@ -170,13 +170,13 @@ Device *shadow_device_free(Device *base)
         shadow_lane_end(&device->lane[i]);
     shadow_memory_end(device);
     device->inner = cpu_backend.device_free(device->inner);
-    (void)pthread_mutex_destroy(&device->lock); /* nobody holds it */
+    (void)pthread_mutex_destroy(&device->lock); /* no thread holds it */
     free(device->plans);
     free(device);
     return NULL;
 }
 
-/* The CPU's text, and the hash of the plans. */
+/* Returns the CPU's text with the hash of the plans. */
 int shadow_device_numerics(const Device *device, char **ret)
 {
     const ShadowDevice *d = (const ShadowDevice *)device;
@@ -189,7 +189,7 @@ int shadow_device_numerics(const Device *device, char **ret)
         *ret = TAKE_PTR(cpu);
         return 0;
     }
-    cpu[strlen(cpu) - 1] = '\0'; /* the brace at its end */
+    cpu[strlen(cpu) - 1] = '\0'; /* removes the final brace */
     int n = asprintf(ret, "%s,\"plans\":\"%s\"}", cpu,
                      hash_format(hash_bytes(d->plans, strlen(d->plans)), hash));
     return n < 0 ? -ENOMEM : 0;
@@ -236,7 +236,7 @@ static void hang(const void *arguments)
 {
     const ShadowDevice *device = *(ShadowDevice *const *)arguments;
     while (!atomic_load_explicit(&device->lanes.ending, memory_order_relaxed))
-        (void)usleep(1000); /* signals are blocked here */
+        (void)usleep(1000); /* no signal interrupts it: signals are blocked */
 }
 
 void shadow_hang(Device *device, Lane lane)
@@ -258,7 +258,7 @@ ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const 
     return call;
 }
 
-/* Visits the points of what is put on the lane. */
+/* Checks the fault points of a call that is queued on the lane. Returns whether the lane must hang. */
 static bool hangs(const ShadowCall *call, Lane lane)
 {
     char point[64];
@@ -270,17 +270,17 @@ static bool hangs(const ShadowCall *call, Lane lane)
     return fault("shadow.hang") < 0 || fault(point) < 0;
 }
 
-/* Lets a lane go on by some of what it holds. */
+/* Lets a lane run a random number of its queued calls. */
 static void go_on(ShadowLane *lane, uint32_t random)
 {
     const uint64_t put = atomic_load_explicit(&lane->put, memory_order_relaxed);
     const uint64_t done = atomic_load_explicit(&lane->done, memory_order_relaxed);
-    if (random % 4 == 0 && put > done) /* the CPU's fences cannot fail without a deadline */
+    if (random % 4 == 0 && put > done) /* without a deadline it cannot fail */
         (void)shadow_lane_await(lane, done + 1 + random / 4 % (put - done), USEC_INFINITY);
 }
 
-/* Lets the calls run that are due by the schedule now that one was put on the lane. A device that hangs has no order
- * that could be kept. */
+/* Runs the calls that the schedule requires after a call was queued on the lane. A device that hangs follows no
+ * schedule. */
 static void follow_schedule(ShadowDevice *device, ShadowLane *lane)
 {
     const ShadowOptions *o = &device->lanes.options;
@@ -316,7 +316,7 @@ typedef struct CopyCall {
     void *to;
     const void *from;
     size_t n_bytes;
-    uint64_t hash; /* of a sent source when it was lent */
+    uint64_t hash; /* of the source of a send, when it was queued */
     Lane lane;
 } CopyCall;
 
@@ -367,7 +367,7 @@ void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, 
                    .n_bytes = n_bytes,
                    .lane = lane};
     call->is_copy = true;
-    if (!shadow_call_host(device, call, to)) /* else the lane may still read there, in its order */
+    if (!shadow_call_host(device, call, to)) /* else an earlier call may still read the target */
         memset(to, UNFETCHED, n_bytes);
     call->begin = fetch_begin;
     shadow_call_put(device, lane, call);
@@ -452,7 +452,7 @@ int shadow_device_synchronise(Device *device, Error *err)
     return r;
 }
 
-/* ---- launches: a CPU has none ---- */
+/* ---- launches: a CPU has no launches ---- */
 
 int shadow_device_time_launches(Device *device, size_t n_max, Error *err)
 {

@@ -10,7 +10,7 @@
 
 #include "kernels/test/shadow/lane.h"
 
-/* Addresses that a program gets lie this much above the memory, where nothing is mapped. */
+/* Addresses given to a program are this much above the real memory, where nothing is mapped. */
 #define SHADOW_DISTANCE ((uintptr_t)1 << 46)
 
 typedef struct ShadowMemory {
@@ -22,12 +22,12 @@ typedef struct ShadowMemory {
 
 typedef struct ShadowDevice {
     Device base;
-    Device *inner;         /* the CPU */
-    char *plans;           /* owned, in use; NULL: the device has none */
-    bool has_objects;      /* one was made */
-    pid_t pid;             /* of the process that the lanes' threads are in */
+    Device *inner;         /* the CPU's device */
+    char *plans;           /* the plans in use, owned; NULL: the device has no plans */
+    bool has_objects;      /* an object was made */
+    pid_t pid;             /* the process in which the lanes' threads run */
     pthread_mutex_t lock;  /* guards memory, n_memory, room */
-    ShadowMemory **memory; /* by address of `real` */
+    ShadowMemory **memory; /* sorted by the address of `real` */
     size_t n_memory, room;
     ShadowLanes lanes;
     ShadowLane lane[N_LANES];
@@ -36,38 +36,38 @@ typedef struct ShadowDevice {
 /* A Conv, Linear, Attention or StatePlan. */
 typedef struct ShadowObject {
     Device *device;
-    void *inner;     /* the CPU's */
+    void *inner;     /* the CPU's object */
     atomic_int uses; /* by queued calls */
 } ShadowObject;
 
 static inline ShadowDevice *shadow_of(Device *device) { return (ShadowDevice *)device; }
 
-/* Broken or hung: work in its queues may never be done. */
+/* Reports whether the device is broken or hung. Then work in its queues may never be done. */
 static inline bool shadow_is_lost(const ShadowDevice *device)
 {
     return device->lanes.broken || device->lanes.hung;
 }
 
-/* Ends what is left, once no lane runs. */
+/* Frees the remaining memory. No lane may run any more. */
 void shadow_memory_end(ShadowDevice *device);
 
 ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const void *arguments));
-/* The memory behind an address of the device, which the call uses; NULL for NULL. */
+/* Returns the real memory behind an address of the device, and marks it as used by the call. Returns NULL for NULL. */
 void *shadow_call_memory(Device *device, ShadowCall *call, const void *address, size_t n_bytes);
-/* Registers the host memory that the call, a copy, uses; memory that is not of device_host_allocate() is not watched.
- * Returns whether work that was queued before uses that memory. */
+/* Registers the host memory that a copy uses; memory that does not come from device_host_allocate() is not watched.
+ * Returns whether work that was queued before uses the same memory. */
 bool shadow_call_host(Device *device, ShadowCall *call, const void *address);
-/* The CPU's object behind one of the device, which the call uses. */
+/* Returns the CPU's object behind an object of the device, and marks the object as used by the call. */
 void *shadow_call_object(ShadowCall *call, void *object);
 void shadow_call_put(Device *device, Lane lane, ShadowCall *call);
 
 void shadow_object_new(Device *device, void *inner, void **ret);
-/* Gives the CPU's object back. */
+/* Frees the object and returns the CPU's object. */
 void *shadow_object_free(ShadowObject *object, const char *name);
 
 _Noreturn void shadow_fail(const char *format, ...) _printf_(1, 2);
 
-/* The table's entries that memory.c and device.c have. */
+/* The functions of the table that memory.c and device.c define. */
 __typeof__(device_free) shadow_device_free;
 __typeof__(device_numerics) shadow_device_numerics;
 __typeof__(device_plans) shadow_device_plans;

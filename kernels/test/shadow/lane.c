@@ -14,19 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between looks at what nobody signals */
+enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between checks of an unsignalled state */
 
 /* ---- waiting for a counter ---- */
 
-/* The system call orders no memory for ThreadSanitizer: only the counters' own loads and stores do. The call
- * looks at the low half of a counter, which lies first. */
+/* For ThreadSanitizer the system call orders no memory: only the loads and stores of the counters do. The call compares
+ * the lower half of the counter, which is its first half in memory. */
 static void counter_wait(const _Atomic(uint64_t) *counter, uint64_t while_it_is,
                          uint64_t at_most_usec)
 {
     const struct timespec t = {.tv_sec = (time_t)(at_most_usec / USEC_PER_SEC),
                                .tv_nsec = (long)(at_most_usec % USEC_PER_SEC * 1000)};
     (void)syscall(SYS_futex, counter, FUTEX_WAIT_PRIVATE, (uint32_t)while_it_is,
-                  at_most_usec == USEC_INFINITY ? NULL : &t, NULL, 0); /* the caller looks again */
+                  at_most_usec == USEC_INFINITY ? NULL : &t, NULL, 0); /* the caller checks again */
 }
 
 static void counter_wake(const _Atomic(uint64_t) *counter)
@@ -34,7 +34,7 @@ static void counter_wake(const _Atomic(uint64_t) *counter)
     (void)syscall(SYS_futex, counter, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0); /* cannot fail */
 }
 
-/* ---- the lane's side ---- */
+/* ---- the lane's thread ---- */
 
 static const char *const break_point[] = {"shadow.break.compute", "shadow.break.in",
                                           "shadow.break.out", "shadow.break.comm"};
@@ -105,17 +105,17 @@ static void *lane_thread(void *argument)
     }
 }
 
-/* ---- the host's side ---- */
+/* ---- the callers' threads ---- */
 
-/* Starts the lane's thread, with signals blocked, since they are the main thread's. */
+/* Starts the lane's thread with all signals blocked, because the main thread handles signals. */
 static void lane_start(ShadowLane *lane)
 {
     sigset_t all, before;
     (void)sigfillset(&all);                            /* cannot fail */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the arguments are right */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* valid arguments cannot fail */
     int r = pthread_create(&lane->thread, NULL, lane_thread, lane);
     assert(r == 0);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* as above */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* valid arguments cannot fail */
     lane->thread_runs = true;
 }
 
@@ -128,14 +128,14 @@ void shadow_lane_put(ShadowLane *lane, ShadowCall *call)
     for (int naps = 0; atomic_load_explicit(slot, memory_order_relaxed); naps++) {
         if (naps >= (lane->dropped ? 0 : NAPS_HUNG) && lane->lanes->hung && !lane->lanes->ending) {
             lane->dropped = true;
-            free(call); /* what it uses stays in use: nothing behind the hang is ever done */
+            free(call); /* its memory stays in use: no call behind the hang is ever done */
             return;
         }
         if (lane->lanes->options.schedule != SHADOW_TIMED && !lane->lanes->hung)
             (void)shadow_lane_await(lane, n - SHADOW_LANE_ROOM + 1,
                                     USEC_INFINITY); /* cannot fail */
         else
-            (void)usleep(NAP_USEC); /* a signal may shorten it */
+            (void)usleep(NAP_USEC); /* a signal may shorten the pause */
     }
     atomic_store_explicit(slot, call, memory_order_release);
     atomic_store_explicit(&lane->put, n + 1, memory_order_release);
@@ -187,7 +187,7 @@ int shadow_lane_await(ShadowLane *lane, uint64_t serial, uint64_t timeout_usec)
             return -ETIMEDOUT;
         counter_wait(&lane->done, done, deadline == USEC_INFINITY ? USEC_INFINITY : deadline - at);
     }
-    (void)shadow_lane_reached(lane, serial); /* acquires what was done */
+    (void)shadow_lane_reached(lane, serial); /* acquires the work of the calls */
     return 0;
 }
 

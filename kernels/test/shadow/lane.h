@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h - the shadow device's queues: a thread each, which runs what it is given late and in order.
+/* lane.h - the shadow device's queues: each has a thread that runs calls late and in order.
  *
- * Between the thread that fills a lane and the lane there is no lock: one would order what the two do,
- * and hide from ThreadSanitizer that nobody waited. The filler publishes a call; who awaits a serial
- * sees what was done up to there; nothing else is ordered.
+ * There is no lock between a lane and the thread that fills the lane: a lock would order their memory accesses, and
+ * hide from ThreadSanitizer that the program did not wait. The filling thread publishes a call; a thread that waits for
+ * a serial sees all work up to that serial; nothing else is ordered.
  *
- * Ownership: shadow_lane_put() takes the call over and frees it. A call's memory is borrowed until it ran.
- * Units:     a serial is the number of calls that were put on the lane, so 0 is always reached.
+ * Ownership: shadow_lane_put() takes the call and frees it. A call's memory is borrowed until the call ran.
+ * Units:     a serial is the number of calls that were queued on the lane, so 0 is always reached.
  * Errors:    shadow_lane_await(): -ETIMEDOUT.
- * Threads:   calls are put there by one thread at a time; the rest is any thread's.
+ * Threads:   one thread at a time queues calls; any thread may call the other functions.
  */
 #pragma once
 
@@ -25,20 +25,20 @@ typedef struct ShadowLane ShadowLane;
 
 typedef struct ShadowCall {
     void (*run)(const void *arguments);   /* NULL: ends the lane */
-    void (*begin)(const void *arguments); /* before it is late; or NULL */
+    void (*begin)(const void *arguments); /* runs before the delay; or NULL */
     const char *name;                     /* of the function of kernels.h */
     bool is_operation;                    /* not a copy or a wait */
     bool is_copy;                         /* of device_send() or device_fetch() */
-    bool runs_broken;                     /* also on a broken device: a wait */
+    bool runs_broken;                     /* runs also on a broken device: a wait */
     int n_uses;
-    atomic_int *uses[SHADOW_USES_MAX]; /* of memory and objects; each was raised by one */
+    atomic_int *uses[SHADOW_USES_MAX]; /* of memory and objects; the call raised each by one */
     alignas(16) char arguments[SHADOW_ARGUMENT_BYTES];
 } ShadowCall;
 
 /* The state that the lanes of one device share. */
 typedef struct ShadowLanes {
     ShadowOptions options;
-    atomic_int broken; /* 0, or the -errno for ever */
+    atomic_int broken; /* 0, or the -errno of a permanent failure */
     atomic_bool ending, hung;
 } ShadowLanes;
 
@@ -47,21 +47,21 @@ struct ShadowLane {
     int number;
     pthread_t thread;
     bool thread_runs;
-    bool dropped; /* a call, for want of room behind one that hangs; the filler's */
+    bool dropped; /* a call was dropped: the lane was full behind a hang; the filling thread's */
     _Atomic(uint64_t) put, done;
-    _Atomic(uint64_t) wanted; /* with a schedule no call from this serial on runs */
+    _Atomic(uint64_t) wanted; /* with a schedule, only calls below this serial may run */
     _Atomic(ShadowCall *) calls[SHADOW_LANE_ROOM];
 };
 
-/* Waits while SHADOW_LANE_ROOM calls are in the queue; where one hangs, a second at most, and drops that call
- * and those after it. */
+/* Queues a call. Waits while the queue has SHADOW_LANE_ROOM calls. If the lane hangs, it waits at most a second, then
+ * drops this call and all later ones. */
 void shadow_lane_put(ShadowLane *lane, ShadowCall *call);
-/* Waits until a thread has run all, and ends it. */
+/* Waits until the thread has run all calls, and ends the thread. */
 void shadow_lane_end(ShadowLane *lane);
-/* Calls below the serial may run. */
+/* Allows the lane to run the calls below the serial. */
 void shadow_lane_want(ShadowLane *lane, uint64_t serial);
 bool shadow_lane_reached(const ShadowLane *lane, uint64_t serial);
-/* timeout_usec: USEC_INFINITY waits for ever. */
+/* Waits for the serial. timeout_usec: USEC_INFINITY waits without limit. */
 int shadow_lane_await(ShadowLane *lane, uint64_t serial, uint64_t timeout_usec);
-/* To be called in the child of a fork, where no lane has its thread. */
+/* Must be called in the child of a fork, where no lane has a thread. */
 void shadow_lane_forked(ShadowLane *lane);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the shadow device's memory: guarded, out of the host's reach, and counted while it is in use. */
+/* memory.c - the shadow device's memory: guarded against writes behind its end, inaccessible to the host, and with a
+ * count of the calls that use it. */
 #include "kernels/test/shadow/device.h"
 
 #include "base/memory.h"
@@ -16,13 +17,13 @@ void shadow_fail(const char *format, ...)
     char text[512];
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(text, sizeof(text), format, ap); /* cut */
+    (void)vsnprintf(text, sizeof(text), format, ap); /* a long text is cut */
     va_end(ap);
-    (void)fprintf(stderr, "shadow device: %s\n", text); /* abort() is what tells */
+    (void)fprintf(stderr, "shadow device: %s\n", text); /* an error is ignored: abort() follows */
     abort();
 }
 
-/* The index of the first allocation that begins above p. */
+/* Returns the index of the first allocation that begins above p. */
 static size_t above(const ShadowDevice *device, uintptr_t p)
 {
     size_t low = 0, high = device->n_memory;
@@ -36,7 +37,7 @@ static size_t above(const ShadowDevice *device, uintptr_t p)
     return low;
 }
 
-/* The allocation of that kind in which p lies, or right behind which. */
+/* Finds the allocation of that kind that contains p, or whose end is p. */
 static ShadowMemory *find(const ShadowDevice *device, uintptr_t p, bool is_host)
 {
     const size_t i = above(device, p);
@@ -56,7 +57,7 @@ static int allocate(ShadowDevice *device, size_t n_bytes, bool is_host, void **r
     *m = (ShadowMemory){.real = real, .n_bytes = n_bytes, .is_host = is_host};
     memset(m->real + n_bytes, GUARD, GUARD_BYTES);
 
-    (void)pthread_mutex_lock(&device->lock); /* it is a plain mutex, and never held twice */
+    (void)pthread_mutex_lock(&device->lock); /* cannot fail: a plain mutex, never locked twice */
     if (device->n_memory == device->room) {
         device->room = MAX(2 * device->room, (size_t)64);
         device->memory = memory_resize(device->memory, device->room, sizeof(*device->memory));
@@ -66,7 +67,7 @@ static int allocate(ShadowDevice *device, size_t n_bytes, bool is_host, void **r
             (device->n_memory - at) * sizeof(*device->memory));
     device->memory[at] = m;
     device->n_memory++;
-    (void)pthread_mutex_unlock(&device->lock); /* as above */
+    (void)pthread_mutex_unlock(&device->lock); /* cannot fail */
     *ret = is_host ? real : (void *)((uintptr_t)real + SHADOW_DISTANCE);
     return 0;
 }
@@ -84,7 +85,7 @@ static void memory_end(ShadowDevice *device, ShadowMemory *m)
 static void release(ShadowDevice *device, void *address, bool is_host)
 {
     const uintptr_t p = (uintptr_t)address - (is_host ? 0 : SHADOW_DISTANCE);
-    (void)pthread_mutex_lock(&device->lock); /* as above */
+    (void)pthread_mutex_lock(&device->lock); /* cannot fail */
     const size_t after = above(device, p);
     ShadowMemory *m = after > 0 ? device->memory[after - 1] : NULL;
     if (!m || (uintptr_t)m->real != p || m->is_host != is_host)
@@ -96,10 +97,10 @@ static void release(ShadowDevice *device, void *address, bool is_host)
         memmove(device->memory + after - 1, device->memory + after,
                 (device->n_memory - after + 1) * sizeof(*device->memory));
     }
-    (void)pthread_mutex_unlock(&device->lock); /* as above */
+    (void)pthread_mutex_unlock(&device->lock); /* cannot fail */
 
     if (in_use && atomic_load_explicit(&device->lanes.broken, memory_order_relaxed) < 0)
-        return; /* device_free() releases it */
+        return; /* device_free() releases the memory */
     if (in_use)
         shadow_fail("%p, %zu bytes, was released while queued work uses it", address, m->n_bytes);
     memory_end(device, m);
@@ -151,12 +152,12 @@ void *shadow_call_memory(Device *base, ShadowCall *call, const void *address, si
     if (!address)
         return NULL;
     const uintptr_t p = (uintptr_t)address - SHADOW_DISTANCE;
-    (void)pthread_mutex_lock(&device->lock); /* as above */
+    (void)pthread_mutex_lock(&device->lock); /* cannot fail */
     ShadowMemory *m = find(device, p, false);
     if (m)
         use(call, &m->uses);
     const size_t left = m ? m->n_bytes - (size_t)(p - (uintptr_t)m->real) : 0;
-    (void)pthread_mutex_unlock(&device->lock); /* as above */
+    (void)pthread_mutex_unlock(&device->lock); /* cannot fail */
     if (!m && device->lanes.options.takes_host)
         return (void *)(uintptr_t)address;
     if (!m)
@@ -171,13 +172,13 @@ bool shadow_call_host(Device *base, ShadowCall *call, const void *address)
 {
     ShadowDevice *device = shadow_of(base);
     bool in_use = false;
-    (void)pthread_mutex_lock(&device->lock); /* as above */
+    (void)pthread_mutex_lock(&device->lock); /* cannot fail */
     ShadowMemory *m = find(device, (uintptr_t)address, true);
     if (m) {
         in_use = atomic_load_explicit(&m->uses, memory_order_acquire) > 0;
         use(call, &m->uses);
     }
-    (void)pthread_mutex_unlock(&device->lock); /* as above */
+    (void)pthread_mutex_unlock(&device->lock); /* cannot fail */
     return in_use;
 }
 

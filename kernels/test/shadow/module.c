@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - the one symbol of libsdtrain-shadow.so, which SDTRAIN_CUDA_MODULE may name: whole programs run on a
- * shadow device. */
+/* module.c - the only exported symbol of libsdtrain-shadow.so. With SDTRAIN_CUDA_MODULE naming this library, whole
+ * programs run on a shadow device. */
 #include "base/fault.h"
 #include "kernels/test/shadow/shadow.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operations.c - the shadow device's operations: each is the CPU's, put on LANE_COMPUTE with a copy of its
+/* operations.c - the shadow device's operations: each is the CPU's operation, queued on LANE_COMPUTE with a copy of its
  * arguments.
  *
- * An argument is (kind, type, name). VALUE is copied; DATA is an address of the device; SHAPE, SINK and SUMS point
- * to a struct of the host, which is copied; the last two hold addresses of the device. */
+ * An argument is (kind, type, name). VALUE is copied; DATA is an address of the device; SHAPE, SINK and SUMS point to a
+ * struct of the host, which is copied. The structs of SINK and SUMS contain addresses of the device. */
 #include "kernels/test/shadow/device.h"
 
 #include <stdlib.h>
 
-/* EACH(m, a, b...): m a m b... */
+/* EACH(m, a, b...) is m a m b... */
 #define EACH_1(m, a) m a
 #define EACH_2(m, a, ...) m a EACH_1(m, __VA_ARGS__)
 #define EACH_3(m, a, ...) m a EACH_2(m, __VA_ARGS__)
@@ -53,7 +53,8 @@
 #define PASS_SINK PASS_SHAPE
 #define PASS_SUMS PASS_SHAPE
 
-/* The closure of one operation: what it keeps, how it runs, how it is put on the lane. */
+/* The closure of one operation: the arguments that it keeps, the function that runs it, and the function that queues
+ * it. */
 #define CLOSURE(Subject, name, own_device, own_subject, ...)                                       \
     typedef struct {                                                                               \
         Subject *inner;                                                                            \
@@ -97,7 +98,7 @@
         return cpu_backend.stem##_free(shadow_object_free((ShadowObject *)object, #stem "_free")); \
     }
 
-/* Defines a query of an object, which is answered at once. */
+/* Defines a query of an object, which is answered at once, without a lane. */
 #define OBJECT_ANSWER(Answer, Type, name)                                                          \
     static Answer shadow_##name(const Type *object)                                                \
     {                                                                                              \
@@ -136,7 +137,7 @@ OPERATION(fingerprint, (VALUE, size_t, n_bytes), (DATA, const void *, data),
 OPERATION(count_non_finite, (VALUE, DataType, type), (VALUE, int64_t, n),
           (DATA, const void *, data), (DATA, uint64_t *, count))
 
-/* Defines *_plan_text() of a kind of object. Each asks the CPU, which has no plans. */
+/* Defines *_plan_text() of a kind of object, which calls the CPU's function; a CPU has no plans. */
 #define PLAN_TEXT(Type, stem)                                                                      \
     static void shadow_##stem##_plan_text(const Type *object, KernelPass pass, char *text,         \
                                           size_t size)                                             \
@@ -249,7 +250,7 @@ OBJECT_OPERATION(StatePlan, state_update, (SHAPE, AdamW, adamw), (VALUE, double,
                  (SUMS, GradientSums, sums), (DATA, float *, weights), (DATA, float *, m),
                  (DATA, float *, v), (DATA, float *, ema))
 
-/* ---- answers that need no lane ---- */
+/* ---- queries that need no lane ---- */
 
 static uint64_t shadow_device_memory_bytes(const Device *device)
 {
@@ -283,7 +284,7 @@ static size_t shadow_mse_loss_workspace_bytes(const Device *device, int64_t n)
 
 static const void *shadow_device_host_view(Device *device, const void *memory)
 {
-    (void)device; /* the host sees nothing */
+    (void)device; /* the host cannot read device memory */
     (void)memory;
     return NULL;
 }

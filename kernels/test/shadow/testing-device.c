@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-device.c - stands between a test and device_open() (ld --wrap): with SDTRAIN_TEST_DEVICE=shadow[:OPTIONS]
- * the CPU that a test opens is a shadow device, with emulated[:SEED] the emulator of the CUDA kernels, with cuda the
- * first GPU, by the module. emulated-bf16 and cuda-bf16 compute in bf16. The emulator makes plans for the libraries of
- * SDTRAIN_CUDA_LIBRARIES, if it is set; a GPU makes some unless SDTRAIN_CUDA_PLANS is set. CMake's
- * sdtrain_test(... DEVICE shadow EMULATED) registers a test for the first two. */
+/* testing-device.c - replaces device_open() in a test (ld --wrap). With SDTRAIN_TEST_DEVICE=shadow[:OPTIONS] a test
+ * that opens the CPU gets a shadow device, with emulated[:SEED] the emulator of the CUDA kernels, with cuda the first
+ * GPU, from the module. emulated-bf16 and cuda-bf16 compute in bf16. The emulator makes plans for the libraries of
+ * SDTRAIN_CUDA_LIBRARIES, if that is set; a GPU makes plans unless SDTRAIN_CUDA_PLANS is set. CMake's sdtrain_test(...
+ * DEVICE shadow EMULATED) registers a test for the first two devices. */
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/shadow/shadow.h"
 
@@ -12,7 +12,8 @@
 
 __typeof__(device_open) __real_device_open, __wrap_device_open;
 
-/* Returns the text behind "name:" in `wanted`, or behind "name"; NULL: `wanted` has another name. */
+/* Returns the text behind "name:" in `wanted`, "" if `wanted` is only the name, or NULL if `wanted` has another
+ * name. */
 static const char *behind(const char *wanted, const char *name)
 {
     const size_t n = strlen(name);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-orders.h - for tests: the orders in which a shadow device is let run what its lanes hold.
+/* testing-orders.h - for tests: the orders in which a shadow device runs the calls of its lanes.
  *
- * Each set of lanes is late while the others run at once, so that of any two calls on different lanes, of which only a
- * missing wait orders one before the other, each comes first somewhere. A few drawn orders stand beside them. A test
- * with LIBS testing-device and --wrap=device_open opens its CPU as told here.
+ * In turn each set of lanes is late while the other lanes run at once. So if only a missing wait would order two calls
+ * on different lanes, each of the two calls is first in some order. A few random orders are added. A test with LIBS
+ * testing-device and --wrap=device_open opens its CPU with these orders.
  *
  * Ownership: none.
  * Units:     none.
  * Errors:    none.
- * Threads:   the main thread, which has no others: it sets the environment.
+ * Threads:   the main thread, while there are no others: it sets the environment.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 enum { TESTING_ORDERS_LATE = 16, TESTING_ORDERS_DRAWN = 6 };
 enum { TESTING_ORDERS = TESTING_ORDERS_LATE + TESTING_ORDERS_DRAWN };
 
-/* A bit for each lane: compute, in, out, comm. */
+/* Writes the device's text for a set of late lanes: one bit each for compute, in, out, comm. */
 static inline void testing_orders_late(unsigned lanes, char *to, size_t size)
 {
     static const char *const names[] = {"/compute", "/in", "/out", "/comm"};
@@ -26,11 +26,11 @@ static inline void testing_orders_late(unsigned lanes, char *to, size_t size)
     size_t n = 0;
     for (unsigned i = 0; i < 4; i++)
         if (lanes & 1U << i)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", names[i]); /* it has room */
-    (void)snprintf(to, size, "shadow:late=%s", n > 0 ? text + 1 : "none");     /* as above */
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", names[i]); /* all fit */
+    (void)snprintf(to, size, "shadow:late=%s", n > 0 ? text + 1 : "none");     /* it fits */
 }
 
-/* The devices that are opened from now on have this order. */
+/* Devices that are opened from now on use this order. */
 static inline void testing_orders_use(unsigned order)
 {
     char text[96];
@@ -38,11 +38,11 @@ static inline void testing_orders_use(unsigned order)
         testing_orders_late(order, text, sizeof(text));
     else
         (void)snprintf(text, sizeof(text), "shadow:drawn,seed=%u", order - TESTING_ORDERS_LATE);
-    (void)setenv("SDTRAIN_TEST_DEVICE", text, 1); /* a valid name */
+    (void)setenv("SDTRAIN_TEST_DEVICE", text, 1); /* cannot fail: a valid name */
 }
 
-/* They are what was asked for: the CPU. */
+/* Devices that are opened from now on are the requested ones: the CPU. */
 static inline void testing_orders_end(void)
 {
-    (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* a valid name */
+    (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* cannot fail: a valid name */
 }

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group-norm-held.cu - GroupNorm where a cluster's shared memory holds an image's groups: x and dy are read once.
+/* group-norm-held.cu - GroupNorm where a cluster's shared memory has room for an image's groups: x and dy are read
+ * once.
  *
- * A cluster has some whole groups of an image, its blocks share the image's chunks, and a thread has a pack of channels
- * and a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for its own
- * use. Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks. The tree
- * is group-norm.cuh's, so the bits are those of the way that reads twice. */
+ * A cluster processes some whole groups of an image, and its blocks share the image's chunks. A thread has a pack of
+ * channels and a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for
+ * its own use. Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks.
+ * The tree is that of group-norm.cuh, so the bits are the same as those of group-norm.cu, which reads twice. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 
 enum {
-    RANKS_MAX = 8,          /* of a cluster, on any GPU that has them */
-    CHUNKS_ENOUGH = 4,      /* of a block, if there are blocks */
-    HALF_BYTES = 112 << 10, /* so that two blocks fit: one loads while the other stores */
-    HELD_BYTES = 226 << 10, /* of a block by itself */
-    FORWARD_THREADS = 320,  /* at most */
-    BACKWARD_THREADS = 192, /* as many as have two tensors in HALF_BYTES */
+    RANKS_MAX = 8,          /* blocks of a cluster, on any GPU with clusters */
+    CHUNKS_ENOUGH = 4,      /* chunks of a block; more blocks are used to reach this */
+    HALF_BYTES = 112 << 10, /* lets two blocks share an SM: one loads while the other stores */
+    HELD_BYTES = 226 << 10, /* for a block that has an SM by itself */
+    FORWARD_THREADS = 320,  /* the most threads of a block */
+    BACKWARD_THREADS = 192, /* the most threads, so that two tensors fit HALF_BYTES */
     WARP_THREADS = 32,
     GRID_Y_MAX = 65535,
 };
 
-/* How a shape lies on clusters. */
+/* How a shape is distributed over clusters. */
 struct Held {
     int width;      /* packs of a cluster, side by side; whole groups */
-    int groups;     /* of them */
+    int groups;     /* groups of a cluster */
     int ranks;      /* blocks of a cluster */
-    int at_once;    /* chunks of a block that threads have at once */
-    int pixels;     /* of a block, at most */
+    int at_once;    /* chunks that a block processes at once */
+    int pixels;     /* the most pixels of a block */
     Divisor each;   /* chunks of a block */
-    size_t n_bytes; /* of shared memory */
+    size_t n_bytes; /* bytes of shared memory */
 };
 
-/* Words of a pack, then floats: lines' sums of a chunk for each that is there at once, the chunks' sums, two floats a
- * group, and a pixel of the image. */
+/* Returns the number of floats in shared memory, behind the packs: the sums of lines for the chunks processed at once,
+ * the sums of all chunks, two floats for each group, and one pixel of the image. */
 static size_t floats_of(const Held &h, int n)
 {
     const size_t channels = (size_t)(h.width * n);
@@ -44,7 +45,7 @@ static size_t bytes_of(const Held &h, int tensors, int n)
            floats_of(h, n) * sizeof(float);
 }
 
-/* Makes clusters of `units` times the fewest groups that are whole packs. */
+/* Returns the distribution for clusters of `units` times the fewest groups that are whole packs. */
 static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, int threads)
 {
     int64_t unit = g.size.by; /* packs */
@@ -61,12 +62,12 @@ static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, i
     return h;
 }
 
-/* Returns false if the shape does not fit. */
+/* Chooses a distribution. Returns false if the shape does not fit. */
 static bool fit(const Groups &g, int tensors, int n, int threads, Held *ret)
 {
     Held h;
     if (g.chunks > RANKS_MAX * CHUNK || g.size.by > CHUNK * CHUNK || g.n > GRID_Y_MAX)
-        return false; /* far from it, and all products are ints */
+        return false; /* far too large; below this all products fit an int */
     for (int ranks = 1; ranks <= RANKS_MAX; ranks *= 2) {
         h = held_of(g, 1, ranks, tensors, n, threads);
         if (h.each.by <= CHUNKS_ENOUGH && h.n_bytes <= HALF_BYTES)
@@ -90,19 +91,19 @@ static dim3 grid_of(const Groups &g, const Held &h)
 
 static dim3 block_of(const Held &h) { return dim3((unsigned)h.width, LINES, (unsigned)h.at_once); }
 
-/* ---- what a block does ---- */
+/* ---- the work of a block ---- */
 
-/* A block's shared memory, and where the block and this thread are. */
+/* The parts of a block's shared memory, and the position of the block and of this thread. */
 template <int N> struct Place {
     Words<ACCESS_BYTES> *held; /* [tensor][pixel][width] */
     float *lines;              /* [at_once][LINES][2 N][width] */
     float *parts;              /* [each][2][channels] */
     float *moments;            /* [groups][2] */
-    float *pixel;              /* [channels], the image's first */
+    float *pixel;              /* [channels]: first pixel of the image */
     unsigned rank;
     int64_t image, first_chunk;
     int channels, first_channel, first_group; /* of the cluster */
-    int thread, threads, place; /* place: of this thread's channels among the cluster's */
+    int thread, threads, place; /* place: index of this thread's channels in the cluster */
 
     __device__ Place(const Held &h, int tensors, Words<ACCESS_BYTES> *memory)
     {
@@ -134,7 +135,7 @@ template <int N> struct Place {
     }
 };
 
-/* Gives use(pixels) each of this thread's lines. */
+/* Calls use(pixels) for each of this thread's lines. */
 template <int N, typename Use>
 __device__ static inline void for_chunks(const Groups &g, const Held &h, const Place<N> &p, Use use)
 {
@@ -142,7 +143,7 @@ __device__ static inline void for_chunks(const Groups &g, const Held &h, const P
         use(Pixels{p.image, p.first_chunk + i, (int)threadIdx.y});
 }
 
-/* Adds the lines of each chunk that is there at once, from `first` on, and writes the parts. */
+/* Adds the lines of each chunk that is processed at once, from chunk `first` on, and writes the parts. */
 template <int N>
 __device__ static inline void add_lines(const Held &h, const Place<N> &p, int64_t first,
                                         const Sums<N> &sums)
@@ -164,7 +165,7 @@ __device__ static inline void add_lines(const Held &h, const Place<N> &p, int64_
     __syncthreads();
 }
 
-/* Gives use(i) the cluster's groups, one to a whole warp. */
+/* Calls use(i) for each group of the cluster; a whole warp makes each call. */
 template <int N, typename Use>
 __device__ static inline void for_groups(const Held &h, const Place<N> &p, Use use)
 {
@@ -173,7 +174,7 @@ __device__ static inline void for_groups(const Held &h, const Place<N> &p, Use u
         use(i);
 }
 
-/* From here on all blocks of the cluster see the parts that all wrote. */
+/* Waits until all blocks of the cluster see the parts that all of them wrote. */
 __device__ static inline void share_parts(const Held &h)
 {
     if (h.ranks > 1)
@@ -182,7 +183,8 @@ __device__ static inline void share_parts(const Held &h)
         __syncthreads();
 }
 
-/* From here on all threads of the block see the groups' floats, and no block reads another one's parts. */
+/* Waits until all threads of the block see the groups' floats, and signals that this block no longer reads parts of
+ * others. */
 __device__ static inline void share_groups(const Held &h)
 {
     if (h.ranks > 1)
@@ -190,7 +192,7 @@ __device__ static inline void share_groups(const Held &h)
     __syncthreads();
 }
 
-/* A block does not end while another one reads its parts. */
+/* Waits until no other block reads the parts of this block, which may then end. */
 __device__ static inline void end_block(const Held &h)
 {
     if (h.ranks > 1)
@@ -278,7 +280,7 @@ struct HeldSlopes {
     Words<ACCESS_BYTES> x, dy;
 };
 
-/* The block's parts, for gamma's and beta's gradients. */
+/* Writes the block's parts, for the gradients of gamma and beta. */
 template <int N>
 __device__ static inline void write_parts(const Groups &g, const Held &h, const Place<N> &p,
                                           float *parts)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group-norm.cu - GroupNorm, with SiLU when asked.
+/* group-norm.cu - GroupNorm, with SiLU where the shape asks for it.
  *
- * Where an image's groups fit into the shared memory of a cluster, x is read once (group-norm-held.cu). Here is the way of
- * any shape, which reads x again, and dy. A block takes a chunk of pixels, its threads' x is the pack of channels, their y
- * the line. A warp so reads what lies side by side, and a thread keeps what its channels need in registers. */
+ * Where an image's groups fit into the shared memory of a cluster, x is read once (group-norm-held.cu). The kernels
+ * here serve any shape, but read x twice, and dy, too. A block processes a chunk of pixels; the x of a thread is its
+ * pack of channels, the y its line. So a warp reads contiguous memory, and a thread keeps the values of its channels in
+ * registers. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
 enum { WIDTH_MAX = 32 }; /* packs of a block, side by side */
 
-/* Threads and blocks where a thread has N channels: the widest blocks that share a pixel evenly. grid: x part of the
- * channels, y chunk, z image. */
+/* Returns the threads of a block where a thread has n channels, for the widest blocks that share a pixel evenly. In the
+ * grid, x is the part of the channels, y the chunk and z the image. */
 static dim3 threads_of(const Groups &g, int n)
 {
     const int packs = g.c / n;
@@ -24,7 +25,7 @@ static dim3 blocks_of(const Groups &g, int n)
     return dim3(DIV_ROUND_UP(packs, width), (unsigned)g.chunks, (unsigned)g.n);
 }
 
-/* The first channel of this thread. */
+/* Returns the first channel of this thread. */
 template <int N> __device__ static inline int own_channel(void)
 {
     return (int)(blockIdx.x * blockDim.x + threadIdx.x) * N;
@@ -35,7 +36,7 @@ __device__ static inline Pixels own_pixels(void)
     return Pixels{blockIdx.z, blockIdx.y, (int)threadIdx.y};
 }
 
-/* Adds the lines of a block, and writes parts. */
+/* Adds the lines of a block and writes the block's parts. */
 template <int N>
 __device__ static inline void write_parts(const Groups &g, const Sums<N> &sums, float *parts)
 {
@@ -49,7 +50,7 @@ __device__ static inline void write_parts(const Groups &g, const Sums<N> &sums, 
     const int width = (int)blockDim.x;
     for (int i = (int)threadIdx.y; i < 2 * N; i += LINES) {
         const int which = i / N,
-                  mine = i % N * width + (int)threadIdx.x; /* of the block's channels */
+                  mine = i % N * width + (int)threadIdx.x; /* index in the block's channels */
         const int channel = (int)blockIdx.x * width * N + mine;
         if (channel >= g.c)
             continue;
@@ -78,8 +79,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     write_parts<N>(g, sums, parts);
 }
 
-/* Returns a sum from parts. Where parts is NULL, computes the one that group_parts_kernel would have written, for an
- * image of LINES pixels at most. */
+/* Returns a sum from parts. If parts is NULL, computes the sum that group_parts_kernel would have written, for an image
+ * of at most LINES pixels. */
 template <typename T>
 __device__ static inline float moment_part(const Groups &g, const Joined<const T> &x,
                                            const float *parts, int64_t image, int64_t chunk,
@@ -97,7 +98,7 @@ __device__ static inline float moment_part(const Groups &g, const Joined<const T
     return (float)sum;
 }
 
-/* Mean and 1 / sqrt(variance + eps) of a group, by a warp. */
+/* Computes mean and 1 / sqrt(variance + eps) of each group, with one warp for each group. */
 template <typename T>
 __global__ void group_moments_kernel(Groups g, Joined<const T> x, const float *parts, float *saved)
 {
@@ -135,8 +136,9 @@ __global__ void __launch_bounds__(THREADS, 3)
         });
 }
 
-/* Until y is written, the parts lie in it: 8 bytes a channel of the 2 or 4 that each of CHUNK pixels has. An image of
- * few pixels has no room for them, and needs none. */
+/* The memory of y contains the parts until y is written: the parts need 8 bytes for each channel of a chunk, and y has
+ * 2 or 4 bytes for each channel of each of its CHUNK pixels. An image of few pixels has no room for parts, and needs
+ * none. */
 template <typename T> static float *parts_in(const Groups &g, T *y)
 {
     if (g.pixels <= LINES)
@@ -168,7 +170,7 @@ bool cuda_reads_joined(const Device *device)
     return true;
 }
 
-/* A width that is whole packs where those of both tensors are. */
+/* Returns a width that is whole packs if the widths of both tensors are whole packs. */
 static int64_t width_of(const GroupNormShape *shape) { return shape->c | shape->c_second; }
 
 void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
@@ -215,7 +217,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     write_parts<N>(g, sums, parts);
 }
 
-/* means[image][group][2], by a warp for each group. */
+/* Computes means[image][group][2], with one warp for each group. */
 __global__ void group_means_kernel(Groups g, const float *gamma, const float *saved,
                                    const float *parts, float *means)
 {

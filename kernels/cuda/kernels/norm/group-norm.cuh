@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group-norm.cuh - what both ways of a GroupNorm share: pixels, sums, and what an element becomes.
+/* group-norm.cuh - shared by both implementations of GroupNorm: pixels, sums, and the computation of an element.
  *
- * An image is chunks of CHUNK pixels, a chunk LINES lines of threads, each with every LINES-th pixel; a thread has a
- * pack of channels. A sum over the pixels of an image has one tree, which only the number of pixels determines: a
- * line's in fp32, at most CHUNK / LINES of them; lines in double, rounded to a part in fp32; chunks and the channels of
- * a group in double. Both ways have it, so they give the same bits.
+ * An image consists of chunks of CHUNK pixels. A chunk has LINES lines of threads, each with every LINES-th pixel, and
+ * a thread has a pack of channels. A sum over the pixels of an image has one tree, which depends only on the number of
+ * pixels: the pixels of a line are added in fp32, at most CHUNK / LINES of them; lines are added in double and rounded
+ * to a part in fp32; chunks and the channels of a group are added in double. Both implementations use this tree, so
+ * they give the same bits.
  *
  * Ownership: none.
  * Units:     elements.
@@ -20,7 +21,7 @@
 
 enum { LINES = 8, CHUNK = 128 };
 
-/* A GroupNormShape as its kernels need it. */
+/* The parts of a GroupNormShape that the kernels use. */
 struct Groups {
     int64_t n, pixels, chunks;
     int c, groups;
@@ -28,7 +29,7 @@ struct Groups {
     double eps;
 };
 
-/* A tensor, or two that are one: the channels of the second lie behind those of the first. */
+/* A tensor, or two tensors that form one: the channels of the second follow those of the first. */
 template <typename T> struct Joined {
     T *first, *second;
     int c_first, c_second;
@@ -40,15 +41,15 @@ template <typename T> static inline Joined<T> joined(const GroupNormShape *s, T 
     return Joined<T>{first, second, s->c - s->c_second, s->c_second};
 }
 
-/* Whether a gradient is added to what lies there. */
+/* Whether a gradient is added to the old values of each tensor. */
 struct Adds {
     bool first, second;
 };
 
-/* Where a thread's channels lie, all in one of the two. Rows are pixels of all images. */
+/* The addresses of a thread's channels, all in one of the two tensors. Rows are pixels of all images. */
 template <typename T> struct Rows {
     T *first; /* the channels of the first row */
-    int c;    /* from row to row */
+    int c;    /* elements from row to row */
     bool behind;
 
     __device__ Rows(const Joined<T> &all, int channel)
@@ -64,20 +65,20 @@ static inline Groups groups_of(const GroupNormShape *s)
 {
     assert(s->c % s->groups == 0);
     const int64_t pixels = (int64_t)s->h * s->w;
-    assert(s->n * pixels <= INT_MAX); /* rows are ints */
+    assert(s->n * pixels <= INT_MAX); /* row numbers are ints */
     return Groups{s->n,  pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
                   s->c,  s->groups, divisor(s->c / s->groups),
                   s->eps};
 }
 
-/* A thread's pixels: of a chunk of an image, of its line. */
+/* A thread's pixels: one line of a chunk of an image. */
 struct Pixels {
     int64_t image, chunk;
     int line;
 };
 
-/* Gives use(row, pixel, load(row, pixel)) the row of each pack of this thread in turn: a channel's pixels in their
- * order. AHEAD of them are loaded before the first is used. */
+/* Calls use(row, pixel, load(row, pixel)) for each of this thread's pixels, in order. AHEAD pixels are loaded before
+ * the first one is used. */
 template <int AHEAD, typename Load, typename Use>
 __device__ static inline void for_pixels(const Groups &g, const Pixels &p, Load load, Use use)
 {
@@ -92,7 +93,7 @@ __device__ static inline void for_pixels(const Groups &g, const Pixels &p, Load 
     }
 }
 
-/* A part is of a chunk: parts[image][chunk][which][channel]. */
+/* Returns the index of a chunk's part: parts[image][chunk][which][channel]. */
 __device__ static inline int64_t part_at(const Groups &g, int64_t image, int64_t chunk, int which)
 {
     return part_at(g.c, image * g.chunks + chunk, which);
@@ -105,13 +106,13 @@ static inline size_t parts_bytes(const Groups &g)
 
 /* ---- sums ---- */
 
-/* Two sums of each of a thread's channels. */
+/* Two sums for each of a thread's channels. */
 template <int N> struct Sums {
     Pack<N> plain, scaled;
 };
 
-/* Forward: of x and of its square, less the channel's value in the image's first pixel: means far above the deviation
- * cancel before they are squared. */
+/* Forward: adds x and its square, after subtracting the channel's value in the image's first pixel. So a mean far above
+ * the deviation cancels before the square is computed. */
 template <int N>
 __device__ static inline void add_pixel(const Pack<N> &x, const Pack<N> &pivot, Sums<N> *sums)
 {
@@ -122,7 +123,7 @@ __device__ static inline void add_pixel(const Pack<N> &x, const Pack<N> &pivot, 
     }
 }
 
-/* The sum of term(channel, chunk) over a group, by a warp, whose lanes all get it. */
+/* Returns the sum of term(channel, chunk) over a group. A warp computes the sum, and all of its lanes get it. */
 template <typename Term>
 __device__ static inline double sum_group(const Groups &g, int group, Term term)
 {
@@ -158,7 +159,8 @@ __device__ static inline Moments moments_of(const Groups &g, int group, Part par
     return Moments{(float)mean, (float)(1.0 / sqrt(fmax(squares / n, 0.0) + g.eps))};
 }
 
-/* The means over a group of gamma dz and of gamma dz * normalised x, by a warp, from part() as above. */
+/* Returns the means over a group of gamma dz and of gamma dz * normalised x, computed by a warp from part() as in
+ * moments_of(). */
 template <typename Part>
 __device__ static inline Moments slope_means_of(const Groups &g, int group, const float *gamma,
                                                 float inverse, Part part)
@@ -174,7 +176,7 @@ __device__ static inline Moments slope_means_of(const Groups &g, int group, cons
 
 /* ---- elements ---- */
 
-/* Runs a statement with SILU, as the shape has it. */
+/* Runs a statement with SILU defined as the shape requires. */
 #define WITH_SILU(shape, ...)                                                                      \
     do {                                                                                           \
         if ((shape)->silu) {                                                                       \
@@ -191,7 +193,7 @@ template <int N> struct Line {
     Pack<N> scale, shift;
 };
 
-/* moments: [group][2] of the image's groups from first_group on, as they are saved. */
+/* moments: [group][2], as saved, of the image's groups from first_group on. */
 template <int N>
 __device__ static inline Line<N> line_of(const Groups &g, int channel, const float *gamma,
                                          const float *beta, const float *moments, int first_group)
@@ -216,14 +218,14 @@ __device__ static inline Pack<N> normalised(const Pack<N> &x, const Line<N> &lin
     return y;
 }
 
-/* The gradient before SiLU. */
+/* Returns the gradient of SiLU's input. */
 template <bool SILU>
 __device__ static inline float before_silu(float x, float dy, float scale, float shift)
 {
     return SILU ? dy * silu_slope(fmaf(x, scale, shift)) : dy;
 }
 
-/* Backward: the sums of dz and of dz (x - mean). */
+/* Backward: adds dz and dz (x - mean) to the sums. */
 template <bool SILU, int N>
 __device__ static inline void add_slopes(const Pack<N> &x, const Pack<N> &dy, const Line<N> &line,
                                          const Pack<N> &mean, Sums<N> *sums)
@@ -244,8 +246,8 @@ __device__ static inline Pack<N> means_of(const Groups &g, int channel, const fl
     return mean;
 }
 
-/* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset)
- * = inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of the image; means: from
+/* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset) = inverse * (gamma
+ * dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of all groups of the image; means: of the groups from
  * first_group on. */
 template <int N>
 __device__ static inline Line<N> rest_of(const Groups &g, int channel, const float *moments,
@@ -261,7 +263,7 @@ __device__ static inline Line<N> rest_of(const Groups &g, int channel, const flo
     return rest;
 }
 
-/* before: what dx is added to, or zeros. */
+/* before: the values that dx is added to, or zeros. */
 template <bool SILU, int N>
 __device__ static inline Pack<N> gradient(const Pack<N> &x, const Pack<N> &dy,
                                           const Pack<N> &before, const Line<N> &line,
@@ -276,9 +278,10 @@ __device__ static inline Pack<N> gradient(const Pack<N> &x, const Pack<N> &dy,
     return out;
 }
 
-/* ---- the way that reads once: group-norm-held.cu ---- */
+/* ---- the kernels that read once: group-norm-held.cu ---- */
 
-/* Reports whether the shape fits; if so it is launched. x and y, x, dy and dx consist of packs. */
+/* Reports whether the shape fits; if it does, the kernel is launched. x and y, or x, dy and dx, must consist of
+ * packs. */
 template <typename T>
 bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                              const float *gamma, const float *beta, T *y, float *saved);

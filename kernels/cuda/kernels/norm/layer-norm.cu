@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer-norm.cu - LayerNorm. Rows are read once, forward and backward.
  *
- * Forward, a warp has a row, which its lanes hold. Backward, a thread has the same columns of many rows, so that it
- * keeps gamma and the columns' sums in registers; a row is then the work of several warps, which exchange its sums. All
- * trees depend only on the shape and the type: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in fp32, all beyond
- * in double. Where SUMS is 3, the third sum is that of dx as it was rounded: the gradient of the bias of the layer that
- * made x. */
+ * In forward, a warp processes a row, whose elements its lanes keep. In backward, a thread has the same columns of many
+ * rows, so that gamma and the columns' sums stay in registers; a row is then shared by several warps, which exchange
+ * its sums. All trees depend only on the shape and the type: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in
+ * fp32, all further sums are in double. Where SUMS is 3, the third sum is that of the rounded dx: the gradient of the
+ * bias of the layer that made x. */
 #include "kernels/cuda/kernels/norm/norm.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- forward ---- */
 
-/* A row of c elements: its lanes' packs lie side by side, round after round. HELD rounds are kept; where HELD is 0,
- * there are any number, and each is read again when it is used. */
+/* A row of c elements. In each round the packs of the warp's lanes are side by side. HELD rounds are kept in registers;
+ * where HELD is 0, a row may have any number of rounds, and each is read again when it is used. */
 template <int HELD, bool WHOLE, typename T> struct Row {
     enum { N = pack_elements<T>() };
     const T *from;
@@ -35,7 +35,7 @@ template <int HELD, bool WHOLE, typename T> struct Row {
     }
 };
 
-/* Gives use(k, column) the packs of this lane. */
+/* Calls use(k, column) for each pack of this lane. */
 template <int HELD, int N, typename Use> __device__ static inline void for_row(int c, Use use)
 {
     const int rounds = HELD > 0 ? HELD : DIV_ROUND_UP(c, 32 * N);
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-/* Runs a statement with HELD and WHOLE for rows of c, which are packs if in_packs<T> has `row` so. */
+/* Runs a statement with HELD and WHOLE defined for rows of c elements, which consist of packs if in_packs<T> is true
+ * for the arguments in `row`. */
 #define WITH_ROWS(device, c, row, ...)                                                             \
     WITH_PACKS(device, row, {                                                                      \
         constexpr bool WHOLE = N > 1;                                                              \
@@ -132,10 +133,11 @@ void cuda_layer_norm_forward(Device *device, const LayerNormShape *shape, const 
 
 /* ---- backward ---- */
 
-/* Rows of 320, 640 and 1280 channels are 40, 80 and 160 packs of bf16. A block takes more than BATCHES_MIN batches only
- * if there are BLOCKS_ENOUGH for any GPU; with fewer than BATCHES_MIN its part would be many bytes beside its rows. */
+/* Rows of 320, 640 and 1280 channels are 40, 80 and 160 packs of bf16. A block processes more than BATCHES_MIN batches
+ * only if BLOCKS_ENOUGH blocks remain, which is enough for any GPU. With fewer than BATCHES_MIN batches, the block's
+ * part would be large compared with its rows. */
 enum {
-    ROW_THREADS = 320, /* of a block */
+    ROW_THREADS = 320, /* threads of a block */
     ROW_WARPS = ROW_THREADS / 32,
     ROWS_AHEAD = 2, /* rows of a line in a batch */
     BATCHES_MIN = 2,
@@ -143,12 +145,13 @@ enum {
     BLOCKS_ENOUGH = 256,
 };
 
-/* How rows lie on blocks: a block takes `batches` times ROWS_AHEAD rows for each of its lines, whose threads lie side
- * by side, a pack each. Where a row has more packs than a block has threads, `wide`, a line is the whole block. */
+/* How rows are distributed over blocks: a block processes `batches` times ROWS_AHEAD rows for each of its lines. The
+ * threads of a line are side by side and have one pack each. Where a row has more packs than a block has threads
+ * (is_wide()), a line is the whole block. */
 struct Lines {
     int width, n; /* threads of a line; lines */
     int64_t batches, blocks;
-    float share; /* of an element in a row's mean */
+    float share; /* weight of an element in a row's mean */
 };
 
 static bool is_wide(int c, int n) { return c > ROW_THREADS * n; }
@@ -166,13 +169,13 @@ static int elements_of_pack(const Device *device)
     return device->type == DATA_BF16 ? pack_elements<Bf16>() : pack_elements<float>();
 }
 
-/* A thread's part of a row: a pack of each tensor as it was in memory, which takes half the registers or less. */
+/* A thread's part of a row: a pack of each tensor in its memory format, which takes half the registers or less. */
 template <typename T> struct Held {
     Words<ACCESS_BYTES> x, dy, dx;
     float inverse, shift; /* normalised x = inverse x + shift */
 };
 
-/* Loads row `row`; zeros where it is not there. */
+/* Loads row `row`, or zeros if the row does not exist. */
 template <bool WHOLE, typename T>
 __device__ static inline Held<T> hold(bool there, int64_t row, int c, int column, const T *x,
                                       const float *saved, const T *dy, const T *before)
@@ -190,14 +193,14 @@ __device__ static inline Held<T> hold(bool there, int64_t row, int c, int column
     return held;
 }
 
-/* means[which][row] = the sum of sums[which][row][0..width) by share, by a warp for each of n rows. */
+/* means[which][row] = share * the sum of sums[which][row][0..width), with one warp for each of n rows. */
 __device__ static inline void mean_rows(const float *sums, int n, int width, float share,
                                         float *means)
 {
     const int lane = (int)threadIdx.x % 32;
     for (int row = (int)threadIdx.x / 32; row < n; row += ROW_WARPS) {
         float plain = 0, scaled = 0;
-        NOT_UNROLLED for (int i = lane; i < width; i += 32) /* one to ten */
+        NOT_UNROLLED for (int i = lane; i < width; i += 32) /* one to ten rounds */
         {
             plain += sums[row * width + i];
             scaled += sums[(n + row) * width + i];
@@ -211,13 +214,13 @@ __device__ static inline void mean_rows(const float *sums, int n, int width, flo
     }
 }
 
-/* The sums that a thread keeps of its columns. */
+/* The sums that a thread keeps for its columns. */
 template <int SUMS, int N> struct Columns {
     Pack<N> sums[SUMS]; /* plain, scaled, dx */
 };
 
-/* Adds the lines of a block, and writes its part. lines: shared, [which][element of a pack][line][thread of the
- * line]. */
+/* Adds the lines of a block and writes the block's part. lines: shared memory, [which][element of a pack][line][thread
+ * of the line]. */
 template <int SUMS, int N>
 __device__ static inline void write_part(const Lines &l, int c, const Columns<SUMS, N> &mine,
                                          float *lines, float *parts)
@@ -237,8 +240,8 @@ __device__ static inline void write_part(const Lines &l, int c, const Columns<SU
         }
 }
 
-/* Adds a row to the columns' sums. plain, scaled: this thread's part of the row's sums of gamma dy and of that times
- * normalised x. */
+/* Adds a row to the columns' sums. plain and scaled are this thread's parts of the row's sums of gamma dy and of gamma
+ * dy * normalised x. */
 template <int SUMS, int N, typename T>
 __device__ static inline void add_row(const Held<T> &held, const Pack<N> &gamma,
                                       Columns<SUMS, N> *columns, float *plain, float *scaled)
@@ -247,7 +250,7 @@ __device__ static inline void add_row(const Held<T> &held, const Pack<N> &gamma,
     *plain = *scaled = 0;
     for (int i = 0; i < N; i++) {
         const float normal = fmaf(in.at[i], held.inverse, held.shift);
-        const float g = slope.at[i] * gamma.at[i]; /* 0 beyond the row */
+        const float g = slope.at[i] * gamma.at[i]; /* 0 behind the end of the row */
         *plain += g;
         *scaled = fmaf(g, normal, *scaled);
         columns->sums[0].at[i] += slope.at[i];
@@ -255,7 +258,7 @@ __device__ static inline void add_row(const Held<T> &held, const Pack<N> &gamma,
     }
 }
 
-/* plain, scaled: the means of the row's sums. */
+/* plain and scaled are the means of the row's sums. */
 template <int N, typename T>
 __device__ static inline Pack<N> gradient_of_row(const Held<T> &held, const Pack<N> &gamma,
                                                  float plain, float scaled)
@@ -287,7 +290,7 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
     for (int64_t batch = 0; batch < l.batches; batch++) {
         const int64_t first = (blockIdx.x * l.batches + batch) * n + line;
         if (first - line >= rows)
-            break; /* what would follow adds zeros */
+            break; /* further batches would only add zeros */
         Held<T> held[ROWS_AHEAD];
         UNROLL for (int k = 0; k < ROWS_AHEAD; k++)
         {
@@ -323,7 +326,8 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
     write_part(l, c, columns, sums, parts);
 }
 
-/* Any width. A row is read again at once, when it is near, and the columns' sums lie in the block's part. */
+/* For rows of any width. A row is read a second time at once, while the caches contain it, and the columns' sums are
+ * kept in the block's part. */
 template <int SUMS, typename T>
 __global__ void __launch_bounds__(THREADS)
     layer_backward_wide_kernel(Lines l, int64_t rows, int c, const T *x, const float *gamma,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.cuh - what GroupNorm and LayerNorm share: the gradients of gamma and beta from sums in parts.
+/* norm.cuh - shared by GroupNorm and LayerNorm: the gradients of gamma and beta from sums in parts.
  *
- * A part has SUMS sums of each channel, parts[part][which][channel]: 0 the plain one, for beta, 1 the scaled one, for
- * gamma, 2, where there are three, that of dx.
+ * A part has SUMS sums of each channel, parts[part][which][channel]. `which` is 0 for the plain sum (for beta), 1 for
+ * the scaled sum (for gamma), and 2, where there are three, for the sum of dx.
  *
  * Ownership: none.
  * Units:     elements.
@@ -13,7 +13,8 @@
 
 #include "kernels/cuda/kernels/kernel.cuh"
 
-/* Which channels and parts there are. of_image, groups, size: what a part's inverse deviation is found by. */
+/* The numbers of parts and channels. of_image, groups and size serve to find the inverse deviation that belongs to a
+ * part. */
 struct Parts {
     int64_t n;
     Divisor of_image;
@@ -26,9 +27,9 @@ template <int SUMS = 2> _device_ static inline int64_t part_at(int c, int64_t pa
     return (part * SUMS + which) * c;
 }
 
-/* dbeta, dgamma and dsums: the sums over all parts. A thread's y is one of PARAMETER_LINES, which take every
- * PARAMETER_LINES-th part each. saved: the scaled sums are multiplied by the inverse deviation of their image and group;
- * NULL: they have it. */
+/* dbeta, dgamma and dsums: the sums over all parts. A thread's y is one of PARAMETER_LINES lines, each of which adds
+ * every PARAMETER_LINES-th part. If saved is not NULL, the scaled sums are multiplied by the inverse deviation of their
+ * image and group; otherwise they contain this factor already. */
 enum { PARAMETER_LINES = 32, PARAMETER_COLUMNS = 8 }; /* 32 bytes of a part */
 
 template <int SUMS>
@@ -72,7 +73,7 @@ static inline void norm_parameters(Device *device, const Parts &p, const float *
 
 /* ---- a warp for each group or row ---- */
 
-/* Beyond the last for some warps of the last block. */
+/* Returns the number of this warp in the grid. In the last block it may be beyond the last group or row. */
 __device__ static inline int64_t warp_number(void)
 {
     return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shadow.c - what breaks the contract of kernels.h is found on a shadow device; what keeps it gives the CPU's
- * bits. */
+/* test-shadow.c - shows that a shadow device finds breaches of the contract of kernels.h, and gives the CPU's bits to
+ * programs without a breach. */
 #include "kernels/test/shadow/shadow.h"
 
 #include "base/clock.h"
@@ -49,7 +49,7 @@ static void pair_close(Pair *p)
     p->device = device_free(p->device);
 }
 
-/* Returns the signal that ends a child that does this; 0: none. */
+/* Runs the breach in a child process. Returns the signal that ends the child, or 0. */
 static int signal_of(void (*breach)(Pair *))
 {
     fflush(NULL);
@@ -158,7 +158,7 @@ static void breaches_end_the_process(void **state)
     };
     static void (*const accesses[])(Pair *) = {read_by_host, write_by_host};
     for (size_t i = 0; i < ELEMENTSOF(accesses);
-         i++) { /* a sanitizer catches the signal, and ends by another */
+         i++) { /* a sanitizer handles the signal, and ends with another one */
         const int number = signal_of(accesses[i]);
         assert_true(number == SIGSEGV || number == SIGBUS || number == SIGABRT);
     }
@@ -168,14 +168,14 @@ static void breaches_end_the_process(void **state)
     assert_int_equal(signal_of(keep_the_contract), 0);
 }
 
-/* The bytes of a fetch that nobody awaited are not there. */
+/* The bytes of a fetch are not in the host's memory before the program waits for the fetch. */
 static void a_fetch_is_late(void **state)
 {
     (void)state;
     Pair p = pair_open(2, 0);
     Error err = ERROR_INIT;
     uint32_t early;
-    shadow_hang(p.device, LANE_COMPUTE); /* for as long as the device lives */
+    shadow_hang(p.device, LANE_COMPUTE); /* until the device is freed */
     device_wait(p.device, LANE_COMM, device_fence(p.device, LANE_COMPUTE));
     device_fetch(p.device, LANE_COMM, p.host, p.memory, BYTES);
     memcpy(&early, p.host, sizeof(early));
@@ -188,10 +188,11 @@ static void a_fetch_is_late(void **state)
     assert_true(clock_monotonic_usec() - before >= 50000);
     assert_non_null(strstr(err.text, "lane comm"));
     assert_int_equal(device_await(p.device, device_fence(p.device, LANE_IN), 0, &err), 0);
-    (void)device_free(p.device); /* it holds what hangs; memory that is in use is not released */
+    (void)device_free(p.device); /* frees the hung work, and the memory that it uses */
 }
 
-/* A lane that does not wait for another may overtake it, as the seeds' delays decide; a lane that waits never does. */
+/* A lane that does not wait for another lane may overtake it, depending on the delays of the seed; a lane that waits
+ * never does. */
 static void only_a_wait_orders_lanes(void **state)
 {
     (void)state;
@@ -217,8 +218,8 @@ static void only_a_wait_orders_lanes(void **state)
     assert_in_range(n_wrong, 1, 40);
 }
 
-/* Puts a send, an operation that needs it, and a second send that the operation must not see. Returns the memory's last
- * number. */
+/* Queues a send, an operation that needs it, and a second send that the operation must not see. Returns the memory's
+ * last number. */
 static float with_schedule(const char *text, bool waits_for_send, bool waits_for_compute)
 {
     const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
@@ -250,7 +251,8 @@ static float with_schedule(const char *text, bool waits_for_send, bool waits_for
     return last;
 }
 
-/* Runs without a wait, with only the first one, and with both: 2 is right. */
+/* Each schedule gives the right result, 2, with both waits, and shows missing waits as wrong results: without a wait,
+ * and with only the first wait. */
 static void a_schedule_needs_each_wait(void **state)
 {
     (void)state;
@@ -261,7 +263,7 @@ static void a_schedule_needs_each_wait(void **state)
         {"late", 0, 2},         /* the sum runs first, and the second send last */
         {"late=compute", 0, 0}, /* both sends run before the sum */
         {"late=in", 0, 2},      {"late=out/comm", 2, 2},
-        {"late=none", 2, 2}, /* each call runs before the next one: nothing is found */
+        {"late=none", 2, 2}, /* each call runs before the next one: no error is found */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         assert_true(with_schedule(cases[i].text, false, false) == cases[i].without);
@@ -279,8 +281,8 @@ static void a_schedule_needs_each_wait(void **state)
     assert_in_range(n_wrong, 5, 39);
 }
 
-/* Work that nobody waits for is not done, however often device_reached() looks for it; a lane that is full goes on only
- * as far as it must. */
+/* Late work runs only when the program waits for it, however often it calls device_reached(). A full lane runs only as
+ * many calls as it must. */
 static void late_work_waits_to_be_asked_for(void **state)
 {
     (void)state;
@@ -299,7 +301,7 @@ static void late_work_waits_to_be_asked_for(void **state)
     for (int i = 0; i < 100; i++)
         assert_false(device_reached(p.device, second));
     assert_int_equal(*(const uint32_t *)p.host, 0xa5a5a5a5);
-    device_wait(p.device, LANE_OUT, second); /* that lane is not late, and waits */
+    device_wait(p.device, LANE_OUT, second); /* LANE_OUT is not late, and waits at once */
     assert_true(device_reached(p.device, second) && p.host[0] == 0);
     for (int i = 0; i < 3000; i++)
         device_clear(p.device, p.memory, BYTES);
@@ -329,7 +331,8 @@ static void a_broken_device_stays_broken(void **state)
     }
 }
 
-/* More calls than a lane has room for, arguments that change behind them, and a child of a fork. */
+/* Calls keep their arguments: with more calls than a lane has room for, with arguments that change afterwards, and in
+ * the child of a fork. */
 static void calls_keep_their_arguments(void **state)
 {
     (void)state;
@@ -380,7 +383,7 @@ static char *numerics_of(const Device *device)
     return text;
 }
 
-/* A device that chooses its algorithms says which, and takes others that it has. */
+/* A device that chooses its algorithms reports them as plans, and accepts plans with other algorithms that it has. */
 static void plans_are_told_and_used(void **state)
 {
     (void)state;
@@ -402,7 +405,7 @@ static void plans_are_told_and_used(void **state)
     assert_non_null(strstr(err.text, "conv: "));
     assert_int_equal(device_use_plans(device, "{\"conv\":\"\"}", &err), -EINVAL);
     char *same = numerics_of(device);
-    assert_string_equal(same, numerics); /* what was refused changes nothing */
+    assert_string_equal(same, numerics); /* refused plans change nothing */
     assert_int_equal(device_use_plans(device, "{\"conv\":\"a\"}", &err), 0);
     assert_int_equal(device_plans(device, &plans), 0);
     assert_string_equal(plans, "{\"conv\":\"a\"}");
@@ -438,7 +441,7 @@ static void a_device_may_have_no_plans(void **state)
     free(numerics[1]);
 }
 
-/* The copy of base in the module gives its messages and its fault points to this program. */
+/* A module has its own copy of base, which uses the log and the fault points of this program. */
 static void programs_open_it_as_a_module(void **state)
 {
     (void)state;
@@ -471,7 +474,7 @@ static void programs_open_it_as_a_module(void **state)
     assert_int_equal(device_allocate(device, BYTES, (void **)&memory, &err), 0);
     accumulate(device, N, memory, memory);
     assert_int_equal(device_synchronise(device, &err), 0);
-    accumulate(device, N, memory, memory); /* SDTRAIN_FAULT */
+    accumulate(device, N, memory, memory); /* fails because of SDTRAIN_FAULT */
     assert_int_equal(device_synchronise(device, &err), -EFAULT);
     device_release(device, memory);
     device = device_free(device);
