@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset-look.c - what a job's data are, learned without building or keeping anything; see
- * dataset-look.h. */
+/* dataset-look.c - inspects a job's data without building or keeping anything; see dataset-look.h. */
 #include "data/dataset-look.h"
 
 #include "data/dataset-terms.h"
@@ -12,19 +11,18 @@
 #include <string.h>
 
 enum {
-    INDEX_WHOLE_MAX = 64 << 20,  /* of an index.json elsewhere that is read whole */
-    INDEX_HEAD = 1 << 20,        /* of a larger one: its first shard */
-    SHARD_BYTES_MAX = 256 << 20, /* of a compressed shard that is unpacked for one sample */
-    SAMPLES_TRIED = 64,          /* for one that has latents */
+    INDEX_WHOLE_MAX = 64 << 20,  /* bytes of a remote index.json that is read whole */
+    INDEX_HEAD = 1 << 20,        /* bytes read of a larger index.json, for its first shard */
+    SHARD_BYTES_MAX = 256 << 20, /* bytes of a compressed shard that is unpacked for one sample */
+    SAMPLES_TRIED = 64,          /* samples that are read to find one that has latents */
 };
 
-/* The first shard that has samples; all that are seen must have its columns. */
+/* The first shard that has samples. Every other shard that is read must have the same columns. */
 typedef struct FirstLook {
     const char *source;
-    bool only; /* one is enough: the text ends somewhere behind it */
+    bool only; /* stop after one shard with samples: the text may be cut behind it */
     size_t seen;
-    uint64_t n_samples,
-        n_bytes; /* of them; both raw and compressed where a shard is there as both */
+    uint64_t n_samples, n_bytes; /* of all shards seen; the bytes count raw and compressed files */
     MdsEntry entry;
 } FirstLook;
 
@@ -87,7 +85,7 @@ static void shard_of_entry(const MdsEntry *e, IndexShard *ret)
     }
 }
 
-/* Table and sample by ranges, wherever the shard lies. */
+/* Reads the offset table and one sample by range requests, whether the store is local or not. */
 static int read_range(Store *store, const IndexShard *info, uint32_t i, char **ret, size_t *ret_n,
                       Error *err)
 {
@@ -114,7 +112,7 @@ typedef struct Looking {
     Store *store;
     const MdsEntry *entry;
     IndexShard info;
-    Shard *shard; /* of a compressed one, unpacked in memory */
+    Shard *shard; /* a compressed shard, unpacked in memory; else NULL */
 } Looking;
 
 static int read_sample(const Looking *l, uint32_t i, char **ret, size_t *ret_n, Error *err)
@@ -142,7 +140,7 @@ static int observe_sample(const Looking *l, size_t latents, size_t text, Dataset
         if (r < 0)
             return r;
         if (fields[latents].n_bytes == 0)
-            continue; /* it is not trained either */
+            continue; /* training skips this sample, too */
         r = dataset_observe_latents(&schema->columns[latents], &fields[latents], shape, err);
         if (r >= 0)
             r = dataset_observe_text(&schema->columns[text], &fields[text], shape, err);
@@ -151,7 +149,7 @@ static int observe_sample(const Looking *l, size_t latents, size_t text, Dataset
     return 0;
 }
 
-/* 1: known; 0: a large shard would have to be unpacked. */
+/* Returns 1 if the shapes are known, 0 if a large shard would have to be unpacked to find them. */
 static int observe_shard(Store *store, const MdsEntry *entry, size_t latents, size_t text,
                          DatasetShape *shape, Error *err)
 {
@@ -246,7 +244,7 @@ int dataset_look_identity(const Job *job, const char *config, Hash *ret, char **
     _cleanup_(dataset_terms_clear) DatasetTerms terms = {0};
     _cleanup_free_ float *empty = NULL;
     DatasetShape shape = {0};
-    Hash ignored; /* the sources have it */
+    Hash ignored; /* the hash is in the job's sources already */
     int r = dataset_terms_read(job, NULL, &terms, NULL, err);
     if (r == 0 && terms.empty_text_uri)
         r = dataset_terms_read_empty(&terms, job, NULL, &shape, &empty, &ignored, err);

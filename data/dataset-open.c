@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset-open.c - makes a dataset: opens its streams, learns the shapes from the first sample, and
- * refuses what cannot be meant. See loader.h. */
+/* dataset-open.c - makes a dataset: opens its streams, finds the shapes in the first sample, and refuses data that
+ * cannot be right. See loader.h. */
 #include "base/log.h"
 #include "data/dataset-internal.h"
 #include "data/dataset-terms.h"
@@ -10,33 +10,34 @@
 #include <math.h>
 #include <string.h>
 
-/* Latents multiplied by the scale of their VAE have a standard deviation near 1; Stable Diffusion's
- * raw ones have about 5.5. */
+/* Bounds of the latents' standard deviation. It is near 1 for latents multiplied by the scale of their VAE; Stable
+ * Diffusion's raw latents have about 5.5. */
 static const double STD_MIN = 0.3, STD_MAX = 3.0;
 
 enum {
     STD_SAMPLES = 32,
 };
 
-/* How often this rank must use a sample on average that whole shards are fetched for: below half, it
- * would fetch more than twice what ranges do. */
+/* Whole shards are fetched only if this rank uses each of their samples at least this often on average: below 0.5, it
+ * would fetch more than twice the bytes that range requests fetch. */
 static const double USES_THAT_PAY = 0.5;
 
-/* ---- what the cache is good for ---- */
+/* ---- what the cache can hold ---- */
 
-/* Bytes of unpacked shards that a shuffle window spans: the average, times how many. */
+/* Returns how many bytes of unpacked shards a shuffle window spans: the number of its shards times the size of the
+ * first shard. */
 static double window_bytes(const Job *job, const Stream *stream)
 {
     IndexShard shard;
     if (index_shard(stream->index, 0, &shard, NULL) < 0)
-        return 0; /* whoever reads it will say why */
+        return 0; /* the function that reads the shard will report the error */
     double n_shards = (double)index_n_shards(stream->index);
     double n = (double)index_n_samples(stream->index);
     return fmin(n_shards, (double)job->data.shuffle_window * n_shards / n + 1) *
            (double)shard.raw_bytes;
 }
 
-/* Returns how many bytes of shards the cache has room for, beside the copies of indices that lie there, too. */
+/* Returns how many bytes of shards the cache has room for, beside the copies of indices that it also keeps. */
 static double cache_bound(const Dataset *d, const Job *job)
 {
     if (!job->data.cache_dir || !job->data.cache_bytes)
@@ -48,8 +49,8 @@ static double cache_bound(const Dataset *d, const Job *job)
     return fmax(bound, 0);
 }
 
-/* A window whose unpacked shards do not fit the cache fetches and unpacks one for nearly every
- * sample. */
+/* Warns if the unpacked shards of a shuffle window do not fit the cache: then nearly every sample fetches and unpacks a
+ * shard. */
 static void warn_of_thrashing(const Dataset *d, const Job *job, const Stream *stream)
 {
     double bytes = window_bytes(job, stream), bound = cache_bound(d, job);
@@ -63,14 +64,14 @@ static void warn_of_thrashing(const Dataset *d, const Job *job, const Stream *st
                 *index_compression(stream->index) ? "" : "make the index with --sample-hashes, ");
 }
 
-/* Returns the fraction of a window's samples that may be looked ahead, so that their shards find room beside those of
- * the window that is being read; negative: fetching whole shards ahead does not pay. */
+/* Returns how far ahead shards may be fetched, as a fraction of a window's samples, so that these shards find room
+ * beside the shards of the window that is being read. Negative: fetching whole shards ahead does not pay. */
 static double plan_stream(const Dataset *d, const Job *job, const Stream *stream, double part,
                           double left, double share)
 {
     double n = (double)index_n_samples(stream->index), window = window_bytes(job, stream);
     double bound = cache_bound(d, job) * part, uses = left * part / n;
-    /* Shards that do not all stay are fetched anew in each pass. */
+    /* If not all shards stay in the cache, they are fetched again in each pass. */
     bool all_stay = window * fmax(1, n / (double)job->data.shuffle_window) <= bound;
     if (!all_stay)
         uses = fmin(uses, share);
@@ -95,7 +96,7 @@ int64_t dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, doubl
     return (int64_t)(horizon * share * (double)job->data.shuffle_window);
 }
 
-/* noted: of its index.json. */
+/* noted: the earlier hash of the stream's index.json. */
 static int open_stream(Dataset *d, const Job *job, const JobStream *from, const NotedHash *noted,
                        Stream *stream, Error *err)
 {
@@ -125,7 +126,7 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, const 
     return 0;
 }
 
-/* Finds the shapes of the stream: from its columns' encodings, else from its first sample. */
+/* Finds the shapes of the stream in its columns' encodings, else in its first sample. */
 static int observe_stream(Dataset *d, Stream *stream, Error *err)
 {
     const MdsSchema *schema = index_schema(stream->index);
@@ -168,7 +169,8 @@ static int observe_shape(Dataset *d, Error *err)
     return d->planes ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* The bytes of read i; those of the n reads that were begun go on meanwhile. The dataset is not shared yet. */
+/* Waits for the bytes of read i; the other reads of the n that were begun continue meanwhile. No other thread uses the
+ * dataset yet. */
 static int wait_for(Dataset *d, SampleRead *reads, int64_t i, int64_t n, const void **ret,
                     size_t *ret_bytes, Error *err)
 {
@@ -179,7 +181,7 @@ static int wait_for(Dataset *d, SampleRead *reads, int64_t i, int64_t n, const v
             return MIN(r, 0);
         const void *bytes;
         size_t n_bytes;
-        for (int64_t k = i + 1; k < n; k++) /* a failure is told when it is its turn */
+        for (int64_t k = i + 1; k < n; k++) /* a failure of read k is returned when k becomes i */
             (void)sample_read_poll(&reads[k], false, &wake_usec, &bytes, &n_bytes, NULL);
         event_count_wait(d->events, seen, wake_usec);
     }
@@ -232,14 +234,14 @@ static int read_first(Dataset *d, size_t stream, int64_t n, SampleRead *reads, S
     return r;
 }
 
-/* The first samples of a stream must have the dataset's shapes, and a spread near 1. */
+/* Checks that the first samples of a stream have the dataset's shapes, and latents with a standard deviation near 1. */
 static int check_first_samples(Dataset *d, size_t stream, Error *err)
 {
     SampleRead reads[STD_SAMPLES] = {0};
     Spread spread = {0};
     int64_t n = MIN(d->order.streams[stream].n_samples, (int64_t)STD_SAMPLES);
     int r = read_first(d, stream, n, reads, &spread, err);
-    for (int64_t i = 0; i < n; i++) { /* those that follow a failed one */
+    for (int64_t i = 0; i < n; i++) { /* if a read failed, this ends the reads behind it */
         sample_read_end(&reads[i]);
         sample_read_clear(&reads[i]);
     }
@@ -279,7 +281,7 @@ static int init_order(Dataset *d, const Job *job, Error *err)
                  : 0;
 }
 
-/* Where the samples' names come from, and what goes with them. */
+/* Finds the columns' names and reads the empty text. */
 static int open_terms(Dataset *d, const Job *job, const DatasetSources *submitted, Error *err)
 {
     int r = dataset_terms_read(job, submitted, &d->terms, NULL, err);
@@ -304,7 +306,7 @@ static int open_as(const Job *job, const DatasetSources *submitted, Dataset **re
     if (pthread_mutex_init(&d->mutex, NULL) != 0)
         return error_set(err, -ENOMEM, "out of memory");
     d->has_mutex = true;
-    /* A Job that nobody parsed has zeros. */
+    /* A Job that was not parsed from a file has zeros in these fields. */
     d->read_ahead = job->data.read_ahead ? job->data.read_ahead : JOB_READ_AHEAD;
     d->budget.most = job->data.read_ahead_bytes ? (size_t)job->data.read_ahead_bytes
                                                 : (size_t)JOB_READ_AHEAD_BYTES;

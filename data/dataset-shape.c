@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset-shape.c - see dataset-shape.h. dataset-look.c looks at whole datasets. */
+/* dataset-shape.c - see dataset-shape.h. dataset-look.c inspects whole datasets. */
 #include "data/dataset-shape.h"
 
 #include "data/floats.h"
@@ -34,9 +34,9 @@ int dataset_find_column(const MdsSchema *schema, const char *where, const char *
     return 0;
 }
 
-/* ---- what one column says ---- */
+/* ---- shapes from one column ---- */
 
-/* 1: dims[n_dims]; 0: only a sample could tell. */
+/* Returns 1 with dims[n_dims], or 0 if only a sample can give them. */
 static int dims_of(const MdsColumn *column, const MdsField *sample, int n_dims, const char *what,
                    uint64_t *dims, Error *err)
 {
@@ -67,7 +67,8 @@ static bool holds(size_t n_bytes, size_t n_elements)
     return n_bytes == 2 * n_elements || n_bytes == 4 * n_elements;
 }
 
-/* Raw bytes of 4 x side x side: a length fits either float16 or float32, never both. */
+/* Guesses the side of raw latents, 4 x side x side: a length in bytes fits either float16 or float32, never both
+ * types. */
 static int guess_latents(const MdsColumn *column, size_t n_bytes, uint64_t dims[3], Error *err)
 {
     for (size_t side = 1; side <= RAW_SIDE_MAX; side++)
@@ -83,7 +84,7 @@ static int guess_latents(const MdsColumn *column, size_t n_bytes, uint64_t dims[
 
 static int guess_text(const MdsColumn *column, size_t n_bytes, uint64_t dims[2], Error *err)
 {
-    static const size_t widths[] = {1024, 768}; /* of SD2's and SD1's text encoders */
+    static const size_t widths[] = {1024, 768}; /* widths of SD2's and SD1's text encoders */
     for (size_t i = 0; i < ELEMENTSOF(widths); i++)
         if (holds(n_bytes, CLIP_TOKENS * widths[i])) {
             dims[0] = CLIP_TOKENS;
@@ -157,7 +158,7 @@ static int parse_empty_text(const char *uri, const char *file, size_t n_bytes, D
     int r = npy_parse(uri, file, n_bytes, &array, err);
     if (r < 0)
         return error_prefix(err, r, "data.empty_text");
-    /* A batch of one is what a text encoder gives. */
+    /* A text encoder writes a batch of one: [1][tokens][dim]. */
     int skip = array.n_dims == 3 && array.dims[0] == 1;
     if (array.n_dims - skip != 2 || array.dims[skip] > DIM_MAX || array.dims[skip + 1] > DIM_MAX)
         return error_set(err, -EINVAL, "data.empty_text: %s is not an array of tokens x dim", uri);
@@ -191,7 +192,7 @@ int dataset_read_empty_text(const char *uri, const NotedHash *noted, DatasetShap
     return parse_empty_text(uri, file, n_bytes, shape, ret, err);
 }
 
-/* ---- what was submitted ---- */
+/* ---- the data's hashes at submission ---- */
 
 const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX])
 {

@@ -10,13 +10,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The facts of the first stream that has an encoder.json, and the URI of a stream that has none. */
+/* The facts of the first stream that has an encoder.json, and the URI of a stream without an encoder.json. */
 typedef struct Encoders {
     size_t n;
     EncoderFacts first;
-    char *first_uri; /* of encoder.json */
-    char *folder;    /* of its dataset */
-    char *without;   /* URI of a stream that has none; NULL: each has one */
+    char *first_uri; /* URI of the encoder.json */
+    char *folder;    /* URI of the dataset of that encoder.json */
+    char *without;   /* URI of a stream without encoder.json; NULL: there is none */
 } Encoders;
 
 static void encoders_clear(Encoders *e)
@@ -26,7 +26,7 @@ static void encoders_clear(Encoders *e)
     free(e->without);
 }
 
-/* ---- streams among themselves ---- */
+/* ---- comparing the streams ---- */
 
 static int refuse_pair(const char *key, const char *a_uri, const char *a, const char *b_uri,
                        const char *b, Error *err)
@@ -66,7 +66,8 @@ static int compare_shapes(const Encoders *e, const DatasetShape *b, const char *
     return compare_texts(e, "text.shape", one, other, uri, err);
 }
 
-/* Recipes may differ, and so may the numerics of the machines: latents and texts mean the same. */
+/* Compares all facts that change the meaning of latents and texts. Recipes and the numerics of the machines may
+ * differ. */
 static int compare(const Encoders *e, const EncoderFacts *facts, const char *uri, Error *err)
 {
     const EncoderFacts *first = &e->first;
@@ -85,7 +86,8 @@ static int compare(const Encoders *e, const EncoderFacts *facts, const char *uri
     return r < 0 ? r : compare_shapes(e, &facts->shape, uri, err);
 }
 
-/* Where the whole dataset is gone, a store that is not mounted or a folder that was moved is what must be told. */
+/* Reports that encoder.json is missing; if the whole dataset is missing (a store not mounted, a folder moved), reports
+ * that instead. */
 static int refuse_gone(Store *store, const char *uri, Error *err)
 {
     uint64_t n_bytes;
@@ -93,7 +95,7 @@ static int refuse_gone(Store *store, const char *uri, Error *err)
     return r < 0 ? r : error_set(err, -EBADMSG, "%s is gone since the job was submitted", uri);
 }
 
-/* 1: the stream has one. */
+/* Returns 1 if the stream has an encoder.json. */
 static int read_stream(Encoders *e, const char *stream, const Hash *submitted, Hash *ret,
                        NotedHash *ret_index, Error *err)
 {
@@ -168,7 +170,8 @@ static int check_file(const Job *job, const Encoders *e, Error *err)
     return contradicts("latent_scale", given, e, "scaling_factor", factor, err);
 }
 
-/* Nobody says where the empty caption's embedding is, perhaps since a dataset is not there at all. */
+/* Reports that neither the job file nor a stream names the empty caption's embedding, or that a dataset is missing
+ * altogether. */
 static int refuse_empty(const Job *job, Error *err)
 {
     for (size_t i = 0; i < job->data.n_streams; i++) {
@@ -230,7 +233,7 @@ void dataset_terms_clear(DatasetTerms *terms)
     *terms = (DatasetTerms){0};
 }
 
-/* ---- and the data ---- */
+/* ---- the terms and the data ---- */
 
 static int find(const DatasetTerms *terms, const MdsSchema *schema, const char *where,
                 const char *key, const char *name, bool given, size_t *ret, Error *err)

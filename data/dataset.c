@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset.c - what a dataset says of itself, and one sample decoded; see loader.h. dataset-open.c
- * makes it. */
+/* dataset.c - the facts of a dataset, and reading one sample; see loader.h. dataset-open.c makes the dataset. */
 #include "data/dataset-internal.h"
 
 #include "base/json/json.h"
@@ -50,7 +49,7 @@ Dataset *dataset_free(Dataset *d)
         d->streams[i].store = store_free(d->streams[i].store);
     }
     if (d->has_mutex)
-        (void)pthread_mutex_destroy(&d->mutex); /* nobody holds it any more */
+        (void)pthread_mutex_destroy(&d->mutex); /* no thread holds the mutex any more */
     (void)cache_free(d->cache);
     (void)event_count_free(d->events);
     dataset_terms_clear(&d->terms);
@@ -71,7 +70,7 @@ static const char *dims_text(const uint64_t *dims, int n_dims, char *text, size_
     return text;
 }
 
-/* A payload that must hold dims[n_dims] floats; n is their product. */
+/* Decodes a payload that must hold dims[n_dims] floats; n is the product of dims. */
 static int decode_floats(const MdsColumn *column, MdsField field, const uint64_t *dims, int n_dims,
                          float *ret, Error *err)
 {
@@ -80,7 +79,7 @@ static int decode_floats(const MdsColumn *column, MdsField field, const uint64_t
         n *= dims[i];
 
     MdsArray array = {0};
-    if (column->kind == MDS_BYTES) { /* raw values, their type told by their length */
+    if (column->kind == MDS_BYTES) { /* raw values, whose length gives their type */
         array.number = field.n_bytes == 2 * n   ? MDS_FLOAT16
                        : field.n_bytes == 4 * n ? MDS_FLOAT32
                                                 : MDS_NUMBER_NONE;
@@ -198,7 +197,7 @@ void dataset_begin(Dataset *d, OrderSample sample, SampleRead *ret)
 bool dataset_expect(Dataset *d, OrderSample sample, uint64_t round)
 {
     IndexPlace place;
-    return locate(d, sample, &place, NULL) < 0 || /* its read will tell why */
+    return locate(d, sample, &place, NULL) < 0 || /* the sample's read will report the error */
            shards_expect(d->streams[sample.stream].shards, place.shard, round);
 }
 
@@ -222,7 +221,7 @@ int dataset_read(Dataset *d, OrderSample sample, float *latents, float *text, ch
     SampleRead read = {0};
     const void *bytes;
     size_t n_bytes;
-    (void)pthread_mutex_lock(&d->mutex); /* fails only on our bugs */
+    (void)pthread_mutex_lock(&d->mutex); /* fails only on program bugs */
     int r;
     dataset_begin(d, sample, &read);
     for (;;) {

@@ -38,7 +38,8 @@ static void get_column(JsonReader *root, const char *key, char name[MDS_NAME_MAX
     json_close(&r);
 }
 
-/* Reads the name of a file. It must lie in the dataset's own folder, which the node allows to be read. */
+/* Reads the name of a file. The file must be in the dataset's own folder, which the node's configuration allows to be
+ * read. */
 static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX + 1])
 {
     if (json_get_text(r, key, JSON_REQUIRED, ret, ENCODER_FILE_MAX + 1) &&
@@ -46,7 +47,7 @@ static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX +
         json_refuse(r, key, "\"%s\" is not a file of this folder", ret);
 }
 
-/* The hash of a file beside it. A version before wrote none. */
+/* Reads the hash of a file beside encoder.json. An older version of sdprep wrote no hashes. */
 static void get_noted(JsonReader *files, const char *name, NotedHash *ret)
 {
     if (!files->object || !json_object_get(files->object, name))
@@ -55,8 +56,8 @@ static void get_noted(JsonReader *files, const char *name, NotedHash *ret)
     ret->when = "when " ENCODER_FACTS_NAME " was written";
 }
 
-/* Reports whether the recipe names diffusers' rules. Training does not need the recipe: a file without one is of
- * open_clip's rules. */
+/* Reports whether the recipe names diffusers' rules. Training does not need the recipe: a file without a recipe counts
+ * as made by open_clip's rules. */
 static bool has_diffusers_rules(const json_t *root)
 {
     const char *name =
@@ -110,7 +111,7 @@ int encoder_facts_read(Store *store, EncoderFacts *ret, Error *err)
     int r = store_get(store, ENCODER_FACTS_NAME, ENCODER_FACTS_MAX, &text, &n_bytes, &why);
     if (r == -ENOENT)
         return 0;
-    if (r == -EACCES) { /* S3 says this of what is not there to who may not list the bucket */
+    if (r == -EACCES) { /* S3 returns this for a missing key if listing is not allowed */
         log_warning("%s; it is taken for one that is not there", why.text);
         return 0;
     }

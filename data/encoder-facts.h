@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoder-facts.h - what encoder.json says of a dataset: its columns and shapes, and by what they were encoded.
+/* encoder-facts.h - reads encoder.json, which states a dataset's columns and shapes, and the encoders that made it.
  *
- * The file comes from whoever gave the dataset: it is bounded, checked by key, and names a file of its own folder only.
- * Keys that are not known are passed over; a key that changes what the others mean comes with a higher version.
+ * The author of a dataset writes the file, so it is not trusted: its size is bounded, each key is checked, and it can
+ * name only a file of its own folder. Unknown keys are ignored; a key that changes the meaning of other keys comes with
+ * a higher version.
  *
  * Ownership: values.
  * Units:     as DatasetShape.
- * Errors:    -EINVAL naming file, key and value; a newer version is one, too. The store's.
+ * Errors:    -EINVAL naming file, key and value, also for a newer version; the store's errors.
  * Threads:   any; no state.
  * Source:    docs/reference/encoder-json.md.
  */
@@ -24,26 +25,28 @@
 enum {
     ENCODER_FACTS_VERSION = 1,
     ENCODER_FACTS_MAX =
-        16 << 20, /* bytes; sample keys that were left out by name take most of it */
+        16 << 20, /* bytes; most of them are the keys of samples that were left out */
     ENCODER_FACTS_VALUES_MAX = 64 << 10, /* JSON values */
     ENCODER_FILE_MAX = 95,
 };
 
 typedef struct EncoderFacts {
-    Hash hash;            /* of the file */
-    Hash weights, merges; /* of the model, and of its tokenizer */
+    Hash hash;            /* hash of the file */
+    Hash weights, merges; /* hashes of the model's weights and of its tokenizer's merges */
     double scaling_factor;
-    bool diffusers_rules; /* captions became ids by diffusers' rules, not open_clip's */
-    char latents[MDS_NAME_MAX + 1], text[MDS_NAME_MAX + 1]; /* columns */
+    bool diffusers_rules; /* captions were tokenized by diffusers' rules, not by open_clip's */
+    char latents[MDS_NAME_MAX + 1], text[MDS_NAME_MAX + 1]; /* names of columns */
     DatasetShape shape;
-    char empty_text[ENCODER_FILE_MAX + 1]; /* file beside it */
-    NotedHash empty_text_hash, index;      /* of that file, and of index.json, where it has them */
+    char empty_text[ENCODER_FILE_MAX + 1]; /* name of a file beside encoder.json */
+    NotedHash empty_text_hash, index;      /* hashes of that file and of index.json, if stated */
 } EncoderFacts;
 
-/* source is for errors. */
+/* Parses the text of an encoder.json; source is its name in error texts. */
 int encoder_facts_parse(const char *source, const char *text, size_t n_bytes, EncoderFacts *ret,
                         Error *err);
-/* 1: they are in *ret; 0: the dataset has none, or a store that does not say what is not there refuses. */
+/* Returns 1 with the facts in *ret, or 0 if the dataset has no encoder.json, or if the store refuses access in a way
+ * that it also uses for missing files. */
 int encoder_facts_read(Store *store, EncoderFacts *ret, Error *err);
-/* Reads the facts of the first of the job's streams that has any; 0: none has. */
+/* Reads the facts of the first of the job's streams that has an encoder.json. Returns 0 if no stream has an
+ * encoder.json. */
 int encoder_facts_find(const Job *job, EncoderFacts *ret, Error *err);

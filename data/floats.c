@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Infinities and NaNs are the floats whose exponent is all ones; four are looked at together. */
+/* Infinities and NaNs are the floats whose exponent is all ones. Four floats are tested together. */
 static bool all_finite(const float *values, size_t n)
 {
     typedef uint32_t Lanes __attribute__((vector_size(16)));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* floats.h - the numbers of an array as floats, which must be finite.
+/* floats.h - converts an array's numbers to floats, which must be finite.
  *
  * Ownership: none.
  * Units:     n: numbers.
- * Errors:    -EBADMSG: one is not finite. -EINVAL: of a type that is not supported.
+ * Errors:    -EBADMSG: a number is not finite. -EINVAL: the numbers' type is not supported.
  * Threads:   any.
  */
 #pragma once
 
 #include "data/mds/npy.h"
 
-/* Errors begin with "<what> <name>". */
+/* Converts n numbers. Error texts begin with "<what> <name>". */
 int dataset_expand(const char *what, const char *name, MdsNumber number, const void *values,
                    size_t n, float *ret, Error *err);

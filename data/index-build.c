@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index-build.c - see index-build.h and index/index-format.h.
  *
- * Two passes over memory: the entries of index.json are collected, then, where a column of bytes
- * may be empty or hashes of samples are wanted, the shards are read; at last the sections are laid
- * out and hashed. */
+ * The index is built in three steps. The entries of index.json are collected; then the shards are read, if a column of
+ * bytes may be empty or hashes of samples are wanted; then the sections are laid out and hashed. */
 #include "data/index-build.h"
 
 #include "base/json/json.h"
@@ -13,23 +12,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 8 << 20 }; /* of a shard that is fetched */
+enum { PIECE_BYTES = 8 << 20 }; /* bytes per request of a shard that is fetched */
 
-typedef struct Bytes { /* bytes that grow */
+typedef struct Bytes { /* a buffer that grows */
     uint8_t *data;
     size_t n, room;
 } Bytes;
 
 typedef struct Build {
     Store *store;
-    const char *source; /* its index.json, for texts */
-    MdsEntry common;    /* the first entry: all others share its columns, hashes, compression */
-    size_t hash_bytes;  /* of one file's digests */
+    const char *source; /* URI of its index.json, for error texts */
+    MdsEntry common;    /* the first entry, whose columns, hashes and compression all share */
+    size_t hash_bytes;  /* bytes of all digests of one file */
     uint64_t n_shards, n_samples;
     Bytes first, records, names;
-    Bytes bits[MDS_COLUMNS_MAX]; /* one bit a sample: its payload is not empty */
+    Bytes bits[MDS_COLUMNS_MAX]; /* one bit per sample: set if the sample's payload is not empty */
     Bytes hashes;
-    bool scan, sample_hashes; /* the latter: are to be made of the shards */
+    /* scan: a column may have empty payloads. sample_hashes: the shards' samples are to be hashed. */
+    bool scan, sample_hashes;
 } Build;
 
 static uint8_t *bytes_grow(Bytes *b, size_t n)
@@ -69,8 +69,8 @@ static void build_clear(Build *b)
         bytes_clear(&b->bits[i]);
 }
 
-/* A column whose payload may be empty although it should hold something: bytes of latents where a
- * picture was too small. An empty caption is a caption. */
+/* Reports whether a column's payload may be empty although the sample should have it: bytes of latents, if a picture
+ * was too small. An empty caption counts as present. */
 static bool may_be_missing(const MdsColumn *column)
 {
     return column->size == 0 && (column->kind == MDS_BYTES || column->kind == MDS_NDARRAY);
@@ -114,7 +114,7 @@ static int add_entry(void *context, size_t shard, const MdsEntry *entry, Error *
     return 0;
 }
 
-/* Appends at the next multiple of 64. */
+/* Appends a section at the next multiple of 64 bytes. */
 static int add_section(Bytes *body, const void *data, size_t n, uint64_t *ret_offset)
 {
     if (!bytes_grow(body, ROUND_UP(body->n, (size_t)64) - body->n))
@@ -138,7 +138,7 @@ static int add_bitmap(const Build *b, const Bytes *bits, Bytes *body, IndexColum
     }
     column->n_valid = total;
     if (total == b->n_samples)
-        return 0; /* nothing is missing: no bitmap */
+        return 0; /* no payload is empty: no bitmap is needed */
     int r = add_section(body, ranks, 8 * n_ranks, &column->ranks);
     return r < 0 ? r : add_section(body, words, 8 * n_words, &column->bits);
 }
@@ -196,7 +196,7 @@ static int lay_out(Build *b, const char *config, Bytes *body, IndexHeader *h)
         r = add_section(body, columns, h->n_columns * sizeof(columns[0]), &h->columns);
     if (r < 0)
         return r;
-    /* Whole blocks, so that the core's hash does not depend on what follows. */
+    /* Pad the core to whole blocks, so that its hash does not depend on the sections behind it. */
     h->core_bytes = ROUND_UP(body->n, (size_t)INDEX_BLOCK_BYTES);
     if (!bytes_grow(body, h->core_bytes - body->n))
         return -ENOMEM;
@@ -327,8 +327,8 @@ static int scan_shards(Build *b, IndexProgress progress, void *context, Error *e
         IndexShard info;
         shard_of_record(b, i, &info);
         _cleanup_(shard_freep) Shard *shard = NULL;
-        /* A shard that is fetched whole is verified in any case; one in place is verified only where its samples'
-         * hashes are to vouch for it later. */
+        /* A shard that is fetched whole is always verified. A shard that is read in place is verified only if its
+         * samples' hashes are made: readers will trust those hashes later. */
         r = in_place ? shard_open_in_place(&source, &info, b->sample_hashes, &shard, err)
                      : shard_fetch(&source, i, &info, &shard, err);
         for (uint32_t k = 0; r == 0 && k < info.n_samples; k++)

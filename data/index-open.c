@@ -17,8 +17,8 @@
 
 enum {
     READ_BYTES = 1 << 20,
-    FETCH_ATTEMPTS = 3, /* for an index that arrives corrupted */
-    PATIENCE_SEC = 900, /* while another rank of the node fetches or makes the same index */
+    FETCH_ATTEMPTS = 3, /* for an index that arrives corrupted, at most */
+    PATIENCE_SEC = 900, /* to wait for another rank that fetches or makes the index */
     LOOK_MSEC = 20,
 };
 
@@ -30,7 +30,7 @@ static int no_dataset(Store *store, int r, Error *err)
                      store_uri(store));
 }
 
-/* ---- its origin ---- */
+/* ---- the origin of an index ---- */
 
 int index_origin_parse(const char *name, const char *text, size_t n_bytes, IndexOrigin *ret,
                        Error *err)
@@ -70,15 +70,15 @@ int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
     return 0;
 }
 
-/* ---- where it is kept ---- */
+/* ---- where the index is kept ---- */
 
-/* A copy of the index: in the cache, or in a file without a name that goes with this process. */
+/* A copy of the index: a file in the cache, or a file without a name that vanishes with this process. */
 typedef struct Copy {
     Store *store;
     Cache *cache;    /* NULL: the file has no name */
-    bool of_service; /* the job has not asked for this cache, so it may fail */
+    bool of_service; /* the service's cache, not named by the job: its errors are not the job's */
     char name[CACHE_NAME_MAX + 1];
-    int fd; /* only this process fills it */
+    int fd; /* only this process writes to the file */
 } Copy;
 
 const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1])
@@ -103,7 +103,7 @@ static int map_copy(const Copy *copy, int fd, const Hash *source, Index **ret, E
     return index_map_fd(fd, copy->cache ? text : store_uri(copy->store), source, ret, err);
 }
 
-/* Returns 1 if the cache has the index. */
+/* Returns 1 if the index is in the cache. */
 static int open_copy(const Copy *copy, Index **ret)
 {
     _cleanup_fd_ int fd = cache_open(copy->cache, copy->name, CACHE_ANY);
@@ -131,19 +131,20 @@ static int leave_cache(Copy *copy, Error *err)
     copy->fd = open_unnamed();
     if (copy->fd >= 0)
         return 0;
-    /* -ENOENT would mean that the dataset is missing. */
+    /* The caller would read -ENOENT as a missing dataset. */
     return error_errno(err, copy->fd == -ENOENT ? -ENOTDIR : copy->fd,
                        "%s: its compact index cannot be kept in TMPDIR either; set data.cache_dir",
                        store_uri(copy->store));
 }
 
-/* Reports whether an operator must mend the folder: such an error is returned, one that may pass is not. */
+/* Reports whether an operator must repair the folder. Other errors may be temporary, and the index is then kept
+ * elsewhere. */
 static bool is_for_people(int r)
 {
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR;
 }
 
-/* Returns 1 if the index is there, 0 if the copy is to be filled. */
+/* Returns 1 if the index is in the cache already, 0 if the caller must fill the copy. */
 static int begin_copy(Copy *copy, Index **ret, Error *err)
 {
     static const struct timespec pause = {.tv_nsec = LOOK_MSEC * 1000000};
@@ -164,12 +165,12 @@ static int begin_copy(Copy *copy, Index **ret, Error *err)
                         store_uri(copy->store), copy->name, place_of(copy), PATIENCE_SEC);
             break;
         }
-        (void)nanosleep(&pause, NULL); /* a signal may shorten it */
+        (void)nanosleep(&pause, NULL); /* a signal may shorten the pause */
     }
     return leave_cache(copy, err);
 }
 
-/* Makes room for n_bytes, in the cache if the cache has that much. */
+/* Makes room for n_bytes: in the cache, or in a file without a name if the cache is too small. */
 static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
 {
     int r = copy->cache ? cache_resize(copy->cache, copy->name, copy->fd, n_bytes) : 0;
@@ -185,7 +186,8 @@ static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
     return r;
 }
 
-/* Commits the copy to the cache if r, the result of filling it, is 0. A copy that got no name is used all the same. */
+/* Commits the copy to the cache if r, the result of filling the copy, is 0. If the commit fails, this process still
+ * uses the copy. */
 static void end_copy(Copy *copy, int r)
 {
     if (copy->cache && r == 0 && (r = cache_commit(copy->cache, copy->name, copy->fd, true)) < 0)
@@ -203,7 +205,7 @@ int index_check_source(const char *name, Hash found, const NotedHash *noted, Err
                      noted->when, hash_format(found, is), hash_format(noted->hash, was));
 }
 
-/* ---- a dataset elsewhere ---- */
+/* ---- a dataset in a remote store ---- */
 
 static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
 {
@@ -221,8 +223,8 @@ static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
     return r;
 }
 
-/* Finds the hash of the store's index.json, which has this version: from the dataset's INDEX_ORIGIN, else from the
- * bytes of index.json. */
+/* Finds the hash of the store's index.json of this version: in INDEX_ORIGIN if that names the same version, else from
+ * the bytes of index.json. */
 static int find_source(Store *store, const char *version, Hash *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -287,8 +289,8 @@ static int build_into(Copy *copy, Index **ret, Error *err)
     return r < 0 ? r : put_bytes(copy, bytes, n_bytes, ret, err);
 }
 
-/* Fetches the dataset's own index and checks all of it. -ENOENT: there is none; -ESTALE: it is of another
- * index.json. */
+/* Fetches the dataset's own index and checks all of it. -ENOENT: the dataset has no index; -ESTALE: the index belongs
+ * to another index.json. */
 static int fetch_once(Copy *copy, const Hash *source, Index **ret, Error *err)
 {
     uint64_t n_bytes;
@@ -308,7 +310,7 @@ static int fetch_once(Copy *copy, const Hash *source, Index **ret, Error *err)
     return 0;
 }
 
-/* Returns 1, or 0 when the dataset has no index that can be used. */
+/* Returns 1, or 0 if the dataset has no index that can be used. */
 static int fetch_into(Copy *copy, const char *version, Index **ret, Error *err)
 {
     uint64_t n_bytes;
@@ -354,21 +356,21 @@ static int open_elsewhere(Store *store, Cache *cache, Index **ret, Error *err)
 
 /* ---- a dataset in a local folder ---- */
 
-/* Opens the folder that systemd gives a service (CacheDirectory=). It keeps the index of a folder that others own, for
- * a job without a cache. NULL: there is no such folder, or it has another use. */
+/* Opens the folder that systemd gives a service (CacheDirectory=). It keeps the index for a job without a cache, if the
+ * dataset's folder cannot be written. Returns NULL if there is no such folder or it is in use for another purpose. */
 static Cache *cache_of_service(void)
 {
     const char *folders = getenv("CACHE_DIRECTORY");
     Cache *cache = NULL;
-    Error ignored = ERROR_INIT; /* no job names this folder */
+    Error ignored = ERROR_INIT; /* the operator did not ask for this folder in the job */
     if (!folders || *folders != '/')
         return NULL;
     _cleanup_free_ char *first = strndup(folders, strcspn(folders, ":"));
     return first && cache_new(first, 0, &cache, &ignored) == 0 ? cache : NULL;
 }
 
-/* Builds the index and keeps it beside index.json, else in the cache, else only for this process. Ranks may do this at
- * the same time: each renames the same bytes into place. */
+/* Builds the index and keeps it beside index.json, else in the cache, else only for this process. Several ranks may do
+ * this at the same time: each renames the same bytes into place. */
 static int build_and_keep(Copy *copy, const char *path, const Hash *source, Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
@@ -413,7 +415,7 @@ static int open_local(Store *store, const char *path, Cache *cache, const NotedH
     if (r < 0)
         return r;
     const Hash source = hash_bytes(text, n_bytes);
-    r = check_json(store, source, noted, err); /* before it is indexed */
+    r = check_json(store, source, noted, err); /* checked before the index is built */
     if (r < 0)
         return r;
     Error why = ERROR_INIT;
@@ -462,7 +464,7 @@ static int replace(Store *store, const char *key, const char *bytes, size_t n_by
     return r < 0 ? r : store_put(store, key, &part, 1, 0, err);
 }
 
-/* Deletes the old origin first: nobody may take the new index for that of another index.json. */
+/* Deletes the old INDEX_ORIGIN first, so that no reader takes the new index for the index of another index.json. */
 static int put_beside(Store *store, const char *bytes, size_t n_bytes, const char *version,
                       Index **ret, Error *err)
 {
@@ -496,7 +498,8 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
     char path[PATH_MAX], version[STORE_VERSION_MAX];
-    /* The version is read first: if index.json changes meanwhile, the origin names a version that is gone. */
+    /* The version is read first: if index.json changes meanwhile, INDEX_ORIGIN names a version that no longer
+     * exists. */
     int r = no_dataset(store, store_version(store, "index.json", version, err), err);
     if (r == 0)
         r = index_build(store, sample_hashes, progress, context, &bytes, &n_bytes, err);

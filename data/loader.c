@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader.c - one thread that asks for samples, decodes them and hands on grains; see loader.h.
+/* loader.c - one thread that requests samples, decodes them and hands over grains; see loader.h.
  *
- * One ring, in the order in which the steps train. A sample is asked for, arrives, is decoded, and is released with its
- * step:
+ * All samples form one ring, in the order in which the steps train. A sample is requested, read, decoded, and released
+ * together with its step:
  *
- *     released steps | decoded samples | samples that were asked for | the others
+ *     released steps | decoded samples | samples that were requested | the others
  *                    ^ of the loop     ^ n_decoded                   ^ n_asked
  *
- * At most n_slots steps lie decoded, at most n_reads samples are asked for and not decoded yet. Reads go on while the
- * steps' slots are full, since the samples to come are known. Samples count from the loader's start: sample i is one of
- * step first_step + i / step_samples. Grains count likewise (ordinals).
+ * At most n_slots steps are kept decoded, and at most n_reads samples are requested and not decoded yet. Reads continue
+ * while the steps' slots are full, since the coming samples are known. Samples count from the loader's start: sample i
+ * belongs to step first_step + i / step_samples. Grains count likewise (ordinals).
  *
- * The first read is waited for. Whenever something has arrived the others are looked at, too: a table of offsets that
- * arrived lets a range begin. A sample on file:// is read when it is decoded, so one read is enough there.
+ * The thread waits for the first read. Whenever bytes have arrived, it polls the other reads, too: a table of offsets
+ * that arrived lets a range request begin. A sample on file:// is read when it is decoded, so one read is enough there.
  *
- * The thread also tells the streams which shards its samples of the next n_horizon will need (dataset_plan_cache()). */
+ * The thread also announces to the streams which shards its next n_horizon samples will need (dataset_plan_cache()). */
 #include "data/loader.h"
 
 #include "base/clock.h"
@@ -29,10 +29,10 @@
 
 enum {
     SLOTS_MAX = 64,
-    EXPECTED_TOGETHER = 64, /* samples whose shards are expected in one go */
+    EXPECTED_TOGETHER = 64, /* samples whose shards are announced in one step */
 };
 
-typedef struct LoaderSlot { /* one step's grains */
+typedef struct LoaderSlot { /* the grains of one step */
     float *latents, *text;
     OrderSample *samples;
 } LoaderSlot;
@@ -42,29 +42,30 @@ struct Loader {
     Dataset *dataset;
     int64_t global_batch, grain, n_steps;
     int64_t first_step, first_grain, n_grains;
-    int64_t step_samples, n_samples; /* this rank's samples of a step, and of all steps to come */
-    size_t n_latents, n_text;        /* floats of a sample */
+    /* The number of this rank's samples in a step, and in all steps to come. */
+    int64_t step_samples, n_samples;
+    size_t n_latents, n_text; /* number of floats in one sample */
     int64_t n_slots, n_reads, n_horizon;
-    LoaderSlot slots[SLOTS_MAX]; /* the thread's until their grains are filled, then the loop's */
+    LoaderSlot slots[SLOTS_MAX]; /* the thread's until filled, then the training loop's */
     bool has_locks, has_thread;
     pthread_t thread;
-    atomic_bool stop; /* written under the mutex, so that no wait misses it */
+    atomic_bool stop; /* written under the mutex, so that no waiting thread misses it */
 
-    /* The thread's; loader_free() has them when it has ended. */
-    int64_t n_asked, n_decoded, n_expected; /* samples */
-    SampleRead *reads;                      /* [n_reads]: that of sample i at i % n_reads */
-    uint64_t seen,
-        wake_usec; /* the count of events at the last look at all reads; when the next look is due */
+    /* Used only by the thread, and by loader_free() after the thread has ended. */
+    int64_t n_asked, n_decoded, n_expected; /* counts of samples */
+    SampleRead *reads;                      /* [n_reads]: sample i uses read i % n_reads */
+    /* The count of events when all reads were last polled, and the time of the next poll. */
+    uint64_t seen, wake_usec;
 
     pthread_mutex_t mutex; /* protects the following fields */
     pthread_cond_t changed;
-    int64_t filled;   /* ordinals */
-    int64_t released; /* steps, from first_step */
-    int failure;      /* why ordinal `filled` could not be filled; 0: it has not failed */
+    int64_t filled;   /* grains that are filled, as an ordinal */
+    int64_t released; /* number of released steps, from first_step on */
+    int failure;      /* why grain number `filled` could not be filled; 0: no failure */
     Error error;
 };
 
-/* ---- samples that were asked for ---- */
+/* ---- requested samples ---- */
 
 static OrderSample sample_at(const Loader *l, int64_t i)
 {
@@ -76,7 +77,7 @@ static OrderSample sample_at(const Loader *l, int64_t i)
 
 static SampleRead *read_at(Loader *l, int64_t i) { return &l->reads[i % l->n_reads]; }
 
-/* Looks at a read that is not the first. Its failure is told when it is the first. */
+/* Polls a read that is not the first. Its failure is returned once it is the first read. */
 static void look_at(Loader *l, SampleRead *read)
 {
     const void *bytes;
@@ -95,7 +96,7 @@ static void request_sample(Loader *l)
     assert(l->n_decoded <= l->n_asked && l->n_asked <= l->n_decoded + l->n_reads);
 }
 
-/* Looks at all reads from sample i on, and at what is fetched in the background. */
+/* Polls all reads from sample i on, and the fetches in the background. */
 static void look_around(Loader *l, int64_t i)
 {
     l->wake_usec = UINT64_MAX;
@@ -110,19 +111,20 @@ static bool may_expect(const Loader *l)
     return l->n_expected < MIN(l->n_samples, l->n_decoded + l->n_horizon);
 }
 
-/* Tells the streams which shards will be wanted, a few samples at a time. true: there is more to tell. */
+/* Announces to the streams the shards that will be needed, a few samples at a time. Returns whether more can be
+ * announced now. */
 static bool expect(Loader *l)
 {
     for (int n = 0; n < EXPECTED_TOGETHER && may_expect(l); n++) {
         if (!dataset_expect(l->dataset, sample_at(l, l->n_expected),
                             (uint64_t)((l->n_expected + 1) / MAX(l->n_horizon, 1))))
-            return false; /* no room in a queue: asked again with the next sample */
+            return false; /* a queue is full: tried again with the next sample */
         l->n_expected++;
     }
     return may_expect(l);
 }
 
-/* The first read has arrived. */
+/* Decodes the first requested sample, whose bytes have arrived. */
 static int decode_first(Loader *l, const void *bytes, size_t n_bytes, Error *err)
 {
     int64_t i = l->n_decoded, at = i % l->step_samples;
@@ -133,14 +135,14 @@ static int decode_first(Loader *l, const void *bytes, size_t n_bytes, Error *err
                            slot->latents + (size_t)at * l->n_latents,
                            slot->text + (size_t)at * l->n_text, NULL, err);
     sample_read_end(read);
-    /* A read may keep its share of the bytes, no more. */
+    /* A read may keep a buffer of its share of the budget; a larger buffer is freed. */
     if (read->room > l->dataset->budget.most / (size_t)l->n_reads)
         sample_read_clear(read);
     l->n_decoded++;
     return r < 0 ? r : 1;
 }
 
-/* 1: the next sample was decoded; 0: it has not arrived. The caller holds the dataset's mutex. */
+/* Returns 1 if the next sample was decoded, 0 if its bytes have not arrived. The caller holds the dataset's mutex. */
 static int try_to_decode(Loader *l, uint64_t seen, Error *err)
 {
     const void *bytes;
@@ -161,7 +163,7 @@ static int try_to_decode(Loader *l, uint64_t seen, Error *err)
     return r;
 }
 
-/* Decodes the next sample; waits for it. */
+/* Waits for the next sample and decodes it. */
 static int decode_next(Loader *l, Error *err)
 {
     Dataset *d = l->dataset;
@@ -169,7 +171,7 @@ static int decode_next(Loader *l, Error *err)
         if (atomic_load(&l->stop))
             return error_set(err, -ECANCELED, "reading was stopped");
         uint64_t seen = event_count_read(d->events);
-        (void)pthread_mutex_lock(&d->mutex); /* fails only on our bugs, here and below */
+        (void)pthread_mutex_lock(&d->mutex); /* fails only on program bugs, here and below */
         int r = try_to_decode(l, seen, err);
         uint64_t wake_usec = l->wake_usec;
         (void)pthread_mutex_unlock(&d->mutex);
@@ -179,8 +181,8 @@ static int decode_next(Loader *l, Error *err)
     }
 }
 
-/* While no sample may be decoded: lets the reads go on until something has arrived, or a step was released. seen: the
- * count of events before the caller found that no sample may be decoded. */
+/* Continues the reads while no slot is free for a decoded sample; returns after any bytes have arrived or a step was
+ * released. seen: the count of events before the caller found that no slot is free. */
 static void tend(Loader *l, uint64_t seen)
 {
     Dataset *d = l->dataset;
@@ -223,7 +225,7 @@ static void *run_loader(void *argument)
 {
     Loader *l = argument;
     Error err = ERROR_INIT;
-    (void)pthread_mutex_lock(&l->mutex); /* fails only on our bugs, here and below */
+    (void)pthread_mutex_lock(&l->mutex); /* fails only on program bugs, here and below */
     while (!l->stop && l->failure == 0) {
         if (!may_fill(l)) {
             uint64_t seen = event_count_read(l->dataset->events);
@@ -249,7 +251,7 @@ static void *run_loader(void *argument)
     return NULL;
 }
 
-/* Cancels what is under way. The thread has ended. */
+/* Cancels the reads that are in progress. The thread has ended. */
 static void end_reads(Loader *l)
 {
     Dataset *d = l->dataset;
@@ -261,7 +263,7 @@ static void end_reads(Loader *l)
     for (int64_t i = 0; i < l->n_reads; i++)
         sample_read_clear(&l->reads[i]);
     for (size_t i = 0; i < d->n_streams; i++)
-        shards_keep_whole(d->streams[i].shards, false); /* no thread lets it go on any more */
+        shards_keep_whole(d->streams[i].shards, false); /* no thread will continue the fetches */
     (void)pthread_mutex_unlock(&d->mutex);
     free(l->reads);
 }
@@ -288,11 +290,11 @@ static int allocate(Loader *l, size_t ahead_bytes)
     return 0;
 }
 
-/* Signals are for the main thread. */
+/* Starts the thread with all signals blocked, so that the main thread receives them. */
 static int start_thread(Loader *l)
 {
     sigset_t all, before;
-    (void)sigfillset(&all); /* fails only on a bad pointer, as do the two below */
+    (void)sigfillset(&all); /* fails only on a bad pointer, as do the two calls below */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = -pthread_create(&l->thread, NULL, run_loader, l);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -306,14 +308,14 @@ static int init_locks(Loader *l)
     int r = pthread_condattr_init(&attributes);
     if (r != 0)
         return -r;
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a valid clock */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* cannot fail here */
     r = pthread_cond_init(&l->changed, &attributes);
     (void)pthread_condattr_destroy(&attributes);
     if (r != 0)
         return -r;
     r = pthread_mutex_init(&l->mutex, NULL);
     if (r != 0) {
-        (void)pthread_cond_destroy(&l->changed); /* nobody waits */
+        (void)pthread_cond_destroy(&l->changed); /* no thread waits */
         return -r;
     }
     l->has_locks = true;
@@ -365,7 +367,7 @@ Loader *loader_free(Loader *l)
         l->stop = true;
         (void)pthread_mutex_unlock(&l->mutex);
         event_count_signal(l->dataset->events);
-        /* It stops after a sample, or while it waits for one. */
+        /* The thread stops after the current sample, or at once if it is waiting for a sample. */
         (void)pthread_join(l->thread, NULL);
     }
     end_reads(l);
@@ -445,5 +447,5 @@ void loader_release(Loader *l, int64_t step)
     (void)pthread_mutex_lock(&l->mutex);
     l->released = MAX(l->released, step - l->first_step + 1);
     (void)pthread_mutex_unlock(&l->mutex);
-    event_count_signal(l->dataset->events); /* the thread tends its reads meanwhile */
+    event_count_signal(l->dataset->events); /* wakes the thread, which may wait for a free slot */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c - see order.h. Every step of the way is a closed form, so that any position costs the
- * same and no state has to be saved or replayed. */
+/* order.c - see order.h. Each step from a position to its sample is a closed form, so any position costs the same and
+ * no state has to be saved or replayed. */
 #include "data/order.h"
 
 #include <errno.h>
@@ -25,9 +25,9 @@ static inline uint64_t key_derive(uint64_t key, uint64_t word)
     return mix(mix(key + GOLDEN) ^ (word * GOLDEN + 1));
 }
 
-/* A keyed permutation of 0 .. n-1: an unbalanced Feistel network on the ceil(log2(n)) bits that
- * hold n-1, walked until it lands below n. The domain is smaller than 2n, so that fewer than two
- * steps are expected; the walk ends because x itself lies on its cycle. */
+/* A keyed permutation of 0 .. n-1: an unbalanced Feistel network on the ceil(log2(n)) bits of n-1, repeated until the
+ * result is below n. The domain is smaller than 2n, so fewer than two repetitions are expected; the loop ends because x
+ * itself is on its cycle. */
 static uint64_t permute(uint64_t key, uint64_t n, uint64_t x)
 {
     assert(x < n);
@@ -53,10 +53,10 @@ static uint64_t permute(uint64_t key, uint64_t n, uint64_t x)
     return x;
 }
 
-/* Index in the pass -> sample. The inner permutation mixes inside windows of B indices; the outer
- * one lays out whole units of U samples, so that a window reads about B/U units. When the last unit
- * is short, the full ones are permuted and it is put in before the slot that a hash names: indices
- * behind it are shifted by its length. */
+/* Maps an index in the pass to a sample. The inner permutation mixes the indices inside windows of B; the outer
+ * permutation moves whole units of U samples, so that a window reads about B/U units. If the last unit is short, only
+ * the full units are permuted, and the short unit is inserted before the slot that a hash selects: indices behind it
+ * are shifted by its length. */
 static int64_t sample_in_pass(const OrderStream *stream, int64_t window, uint64_t pass_key,
                               int64_t index)
 {
@@ -83,8 +83,8 @@ static int64_t sample_in_pass(const OrderStream *stream, int64_t window, uint64_
     return u * unit + index % unit;
 }
 
-/* How many of the first t positions of a node go left: round(t * left_part / total). With total at
- * most 2^32 nothing overflows 64 bits. */
+/* Returns how many of a node's first t positions belong to its left child: round(t * left_part / total). With total at
+ * most 2^32, no product overflows 64 bits. */
 static inline uint64_t split_count(const OrderNode *node, uint64_t t)
 {
     uint64_t whole = t / node->total, rest = t % node->total;
@@ -118,7 +118,7 @@ OrderSample order_at(const Order *order, int64_t position)
                          .sample = sample_in_pass(stream, order->window, pass_key, index)};
 }
 
-/* Proportions to parts of 2^32 by largest remainder; the earlier stream wins a tie. */
+/* Converts the proportions to parts of 2^32 by largest remainder; the earlier stream wins a tie. */
 static int divide_parts(Order *order)
 {
     double sum = 0;
@@ -151,8 +151,8 @@ static int divide_parts(Order *order)
     return 0;
 }
 
-/* The tree over leaves[0 .. n-1], cut where its halves weigh most nearly the same, so that a heavy
- * stream is found in few splits. Returns the node, or ~stream for one leaf. */
+/* Builds the tree over leaves[0 .. n-1], cut where the weights of its halves differ least, so that a stream with a
+ * large proportion is found in few splits. Returns the node, or ~stream for one leaf. */
 static int32_t build_tree(Order *order, const int32_t *leaves, size_t n, int32_t *n_nodes)
 {
     if (n == 1)

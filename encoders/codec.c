@@ -9,8 +9,7 @@ static const double colours[3][3] = {
     {0.40824829046386302, -0.81649658092772603, 0.40824829046386302},
 };
 
-/* Over the eight rows of a block: the cosine transform's second wave, and the constant one over
- * rows and columns together. */
+/* Two waves over the eight rows of a block: the cosine transform's second wave, and below the constant one. */
 static const double wave[CODEC_BLOCK] = {
     0.49039264020161522,  0.41573480615127262,  0.27778511650980111,  0.09754516100806413,
     -0.09754516100806413, -0.27778511650980111, -0.41573480615127262, -0.49039264020161522,
@@ -22,7 +21,7 @@ static const double flat = 0.35355339059327376; /* 1 / sqrt(8) */
 static const double mean[CODEC_CHANNELS] = {9.57, 0.46, -0.07, 0.0};
 static const double scale[CODEC_CHANNELS] = {7.0, 2.5, 1.55, 1.84};
 
-/* The basis picture of coefficient k at (colour, row) of a block; columns are all alike. */
+/* Returns the value of coefficient k's basis picture at (colour, row) of a block; all columns are equal. */
 static double basis(int k, int colour, int row)
 {
     return k < 3 ? colours[k][colour] * flat * flat : colours[0][colour] * wave[row] * flat;

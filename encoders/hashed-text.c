@@ -15,7 +15,7 @@ struct HashedText {
     float *tables; /* [HASHED_TEXT_TOKENS + 3][dim]: positions, then begin, end, padding */
 };
 
-/* Unit variance remains when word and position are added. */
+/* With these weights, the sum of word and position still has variance 1. */
 static const float word_weight = 0.89442719F, position_weight = 0.44721360F;
 
 static void draw(const void *name, size_t n_bytes, float weight, int dim, float *ret)
@@ -44,7 +44,7 @@ int hashed_text_new(int dim, HashedText **ret, Error *err)
     if (!text->tables)
         return error_set(err, -ENOMEM, "out of memory");
 
-    /* No word holds these bytes: words have only letters and digits. */
+    /* No word equals one of these names: a word has no "<" and no ">". */
     static const char *const marks[] = {"<begin>", "<end>", "<pad>"};
     for (int i = 0; i < HASHED_TEXT_TOKENS; i++) {
         char name[32];
@@ -67,13 +67,13 @@ HashedText *hashed_text_free(HashedText *text)
     return NULL;
 }
 
-/* ASCII letters and digits, and whatever is not ASCII, make words. */
+/* Reports whether a byte belongs to a word: ASCII letters and digits, and all bytes that are not ASCII. */
 static bool in_word(unsigned char c)
 {
     return c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The next word, lower-cased and cut to WORD_BYTES_MAX; 0 at the end. */
+/* Reads the next word, lower-cased and cut to WORD_BYTES_MAX, and returns its length; 0 at the end. */
 static size_t next_word(const char **p, char *ret)
 {
     while (**p && !in_word((unsigned char)**p))

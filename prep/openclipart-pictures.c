@@ -24,7 +24,8 @@ static const char *find(const char *p, const char *end, const char *word)
     return p && p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
 }
 
-/* Adds the text between p and end: trimmed, blanks joined, the five entities of XML resolved. */
+/* Adds the text between p and end: trimmed, white space joined to one blank, the five entities of XML resolved; ", " is
+ * put before a further text. */
 static void add_text(const char *p, const char *end, char *text, size_t *n)
 {
     static const struct {
@@ -66,7 +67,7 @@ int openclipart_caption(const char *svg, size_t n_bytes, char **ret)
     const char *p = find(svg, svg + n_bytes, "<metadata");
     const char *end = find(p, svg + n_bytes, "</metadata>");
     if (end) {
-        /* The first title is the work's own; later ones are its publisher's and author's. */
+        /* The first title is the work's own; later titles belong to its publisher and author. */
         const char *title = find(p, end, "<dc:title>"), *close = find(title, end, "</dc:title>");
         if (close)
             add_text(title + strlen("<dc:title>"), close, text, &n);
@@ -106,7 +107,7 @@ int openclipart_read_caption(const char *source, const char *path, char **ret)
 
 /* ---- the list of pictures ---- */
 
-static OpenclipartPaths found; /* nftw() passes no context */
+static OpenclipartPaths found; /* global, since nftw() passes no context */
 
 static int add_path(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

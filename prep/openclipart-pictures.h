@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* openclipart-pictures.h - the pictures of Debian's openclipart packages and their captions, in one order.
+/* openclipart-pictures.h - lists the pictures of Debian's openclipart packages in a fixed order, and reads their
+ * captions.
  *
  * Ownership: openclipart_list() fills an OpenclipartPaths that openclipart_paths_clear() empties; captions are the
  *            caller's, to be freed.
@@ -22,5 +23,5 @@ typedef struct OpenclipartPaths {
 int openclipart_list(const char *source, int64_t n, OpenclipartPaths *ret, Error *err);
 void openclipart_paths_clear(OpenclipartPaths *paths);
 
-/* The caption of png/A/B.png is in svg/A/B.svg; where that says nothing, it is the file's name. */
+/* Reads the caption of png/A/B.png from svg/A/B.svg; if that file has none, the caption is the picture's file name. */
 int openclipart_read_caption(const char *source, const char *path, char **ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* openclipart-raw.c - tars of pictures and captions, as img2dataset leaves them: 00000.tar with 000000000.png,
+/* openclipart-raw.c - writes tars of pictures and captions in the form of img2dataset: 00000.tar with 000000000.png,
  * 000000000.txt, 000000001.png, ... The bytes depend only on the packages. */
 #include "base/file.h"
 #include "base/log.h"
@@ -12,8 +12,8 @@
 
 enum {
     TAR_SAMPLES = 256,
-    TAR_BYTES = 256 << 20, /* a tar is held in memory: one that has grown beyond this is ended */
-    KEYS_A_TAR = 10000,    /* img2dataset's keys are tar * 10000 + place */
+    TAR_BYTES = 256 << 20, /* a tar is held in memory, and ended when it exceeds this */
+    KEYS_A_TAR = 10000,    /* img2dataset's keys are tar * 10000 + index */
     PICTURE_BYTES_MAX = 64 << 20,
 };
 

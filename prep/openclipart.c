@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* openclipart.c - see openclipart.h. Pictures are decoded in batches by several threads, each
- * sample into its own place, and written in order. */
+/* openclipart.c - see openclipart.h. Pictures are decoded in batches by several threads, each sample into its own
+ * place, and written in order. */
 #include "prep/openclipart.h"
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ enum {
 /* ---- samples ---- */
 
 typedef struct Sample {
-    int r; /* why there is none */
+    int r; /* 0, or why the sample could not be made */
     Error error;
     uint16_t latents[N_LATENTS];
     uint16_t *text;
@@ -42,7 +42,7 @@ typedef struct Batch {
     int text_dim;
     char *const *paths;
     size_t n;
-    atomic_size_t next; /* sample to be made */
+    atomic_size_t next; /* index of the next sample to make */
     Sample samples[BATCH];
 } Batch;
 
@@ -92,9 +92,9 @@ static void make_batch(Batch *batch)
     while (n_threads < CLAMP(n_cpus, 1, THREADS_MAX) - 1 &&
            pthread_create(&threads[n_threads], NULL, make_samples, batch) == 0)
         n_threads++;
-    (void)make_samples(batch); /* this thread works too, and alone if no other could start */
+    (void)make_samples(batch); /* this thread works, too, or by itself if no other could start */
     for (long i = 0; i < n_threads; i++)
-        (void)pthread_join(threads[i], NULL); /* they are ours and joinable */
+        (void)pthread_join(threads[i], NULL); /* cannot fail: joinable threads of this process */
 }
 
 static int write_batch(Batch *batch, MdsWriter *writer, size_t *n_written, Error *err)
@@ -103,7 +103,7 @@ static int write_batch(Batch *batch, MdsWriter *writer, size_t *n_written, Error
     for (size_t i = 0; i < batch->n; i++) {
         Sample *s = &batch->samples[i];
         if (r == 0 && s->r == 0) {
-            /* In the order of names: caption, latents, text. */
+            /* Fields in the order of the columns' names: caption, latents, text. */
             MdsField fields[] = {{s->caption, strlen(s->caption)},
                                  {s->latents, sizeof(s->latents)},
                                  {s->text,
@@ -199,7 +199,7 @@ static int write_empty_text(const OpenclipartOptions *options, Store *store,
     if (r < 0)
         return error_set(err, r, "out of memory");
     part.iov_base = file;
-    /* The writer that puts it has the folder: two writers would mix their shards. */
+    /* Only the writer that puts empty.npy may write to the folder: two writers would mix their shards. */
     r = store_put(store, "empty.npy", &part, 1, STORE_IF_ABSENT, err);
     return r == -EEXIST
                ? error_set(err, r,
@@ -223,7 +223,7 @@ int openclipart_make(const OpenclipartOptions *options, Error *err)
     if (store_head(store, "index.json", &n_bytes, NULL) == 0)
         return error_set(err, -EEXIST, "%s already holds a dataset", store_uri(store));
     r = openclipart_list(options->source, options->n_samples, &paths, err);
-    /* index.json is what makes a dataset, so it comes after everything that belongs to it. */
+    /* index.json makes the folder a dataset, so it is put after all other files. */
     if (r == 0)
         r = write_empty_text(options, store, words, err);
     if (r == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.c - see picture.h. libpng's simplified interface decodes. */
+/* picture.c - see picture.h. Pictures are decoded by libpng's simplified interface. */
 #include "prep/picture.h"
 
 #include "base/cleanup.h"
@@ -55,7 +55,7 @@ static int decode(const char *path, uint8_t **ret, int *ret_width, int *ret_heig
     return 0;
 }
 
-/* Returns the share of target pixel i that source pixel s has, where n_from pixels are scaled to n_to. */
+/* Returns which fraction of target pixel i is covered by source pixel s, when n_from pixels are scaled to n_to. */
 static float share(int s, int n_from, int i, int n_to)
 {
     double begin = (double)i * n_from / n_to, end = (double)(i + 1) * n_from / n_to;
@@ -63,7 +63,7 @@ static float share(int s, int n_from, int i, int n_to)
     return covered > 0 ? (float)(covered / (end - begin)) : 0;
 }
 
-/* Adds a source row to the target rows that it lies under; rows have n floats. */
+/* Adds the source row y, weighted, to all target rows that it overlaps; a row has n floats. */
 static void add_row(const float *row, size_t n, int y, int h, float *to, int to_h)
 {
     for (int i = (int)((int64_t)y * to_h / h); i < to_h && (int64_t)i * h < (int64_t)(y + 1) * to_h;
@@ -74,7 +74,7 @@ static void add_row(const float *row, size_t n, int y, int h, float *to, int to_
     }
 }
 
-/* One row, from w to to_w pixels of three colours. */
+/* Scales one row of three colours from w to to_w pixels. */
 static void shrink_row(const float *row, int w, float *to, int to_w)
 {
     for (int i = 0; i < to_w; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.h - PNG files as planes of floats, fitted into a square on white.
+/* picture.h - reads PNG files as planes of floats, fitted into a white square.
  *
- * Ownership: the caller's buffers.
+ * Ownership: the caller owns the buffers.
  * Units:     pixels; floats in [-1, 1], planes of R, G, B.
- * Errors:    -EBADMSG a file that is not a PNG or broken; -EFBIG one that is too large; -errno.
+ * Errors:    -EBADMSG the file is not a PNG or is broken; -EFBIG it has too many pixels; -errno.
  * Threads:   any.
  */
 #pragma once
@@ -12,7 +12,7 @@
 
 enum { PICTURE_SIDE_MAX = 16384, PICTURE_PIXELS_MAX = 1 << 26 };
 
-/* Reads only the header. */
+/* Reads the size from the PNG's header; the pixels are not decoded. */
 int picture_size(const char *path, int *ret_width, int *ret_height, Error *err);
 
 /* Reads a picture, composes it on white, scales it so that all of it fits side x side (each target pixel is the

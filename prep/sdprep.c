@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sdprep.c - the program that makes and looks at training data: openclipart, encode, check, index, inspect. */
+/* sdprep.c - the program that makes and examines training data. Its verbs are openclipart, encode, check, index,
+ * inspect. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/number/half.h"
@@ -32,14 +33,14 @@ static int usage_error(const char *verb, const char *text)
 static int finish(int r, const Error *err)
 {
     if (r < 0) {
-        Error printable = *err; /* names in a tar may hold anything */
+        Error printable = *err; /* names in a tar may hold control characters */
         printable_make(printable.text);
         log_error("%s", printable.text);
     }
     return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* A whole number, with K, M or G for powers of 1024 behind it; negative when it is none. */
+/* Parses a whole number, with an optional suffix K, M or G for powers of 1024. Returns -1 if the text is invalid. */
 static int64_t parse_count(const char *text)
 {
     char *end;
@@ -177,7 +178,7 @@ static const struct option encode_options[] = {
     {"help", no_argument, NULL, 'h'},           {0},
 };
 
-/* false: the value is none. */
+/* Sets the option c from its value. Returns false if the value is invalid. */
 static bool take_encode(EncodeOptions *o, int c, char *value)
 {
     char *end = NULL;
@@ -216,7 +217,7 @@ static bool take_encode(EncodeOptions *o, int c, char *value)
     }
 }
 
-/* 0; 1: something is wrong with an argument, which was said, 2: help was asked for. */
+/* 0: success. 1: an argument is invalid, and a message was printed. 2: --help was given. */
 static int parse_encode(int argc, char **argv, EncodeOptions *o)
 {
     int at;
@@ -345,7 +346,7 @@ static void print_array(const MdsArray *a)
     for (size_t i = 0; i < n; i++) {
         double v = 0;
         MdsField field = {(const uint8_t *)a->values + i * scalar.size, scalar.size};
-        (void)mds_double_decode(&scalar, field, &v, NULL); /* its size is right */
+        (void)mds_double_decode(&scalar, field, &v, NULL); /* cannot fail: the size is right */
         sum += v;
         squares += v * v;
         low = fmin(low, v);

@@ -26,14 +26,14 @@ enum {
 
 typedef struct IndexColumn {
     uint64_t n_valid;
-    uint64_t ranks, bits; /* sections; 0: no sample is empty */
+    uint64_t ranks, bits; /* offsets of the two sections; 0: no payload is empty */
 } IndexColumn;
 
 typedef struct IndexHeader {
     char magic[8];
     uint32_t version, n_columns;
     Hash source; /* XXH3-128 of index.json */
-    Hash core;   /* of the core's block hashes: with source, the dataset's identity */
+    Hash core;   /* hash of the core's block hashes; with source, the dataset's identity */
     uint64_t n_shards, n_samples;
     uint64_t body_bytes, core_bytes;
     uint64_t config; /* JSON: columns, compression, hashes */
@@ -45,13 +45,13 @@ typedef struct IndexHeader {
     uint64_t names; /* "raw\0zip\0" of each shard */
     uint64_t names_bytes;
     uint64_t hashes; /* u64[n_samples], or 0 */
-    Hash header;     /* of this header with zeros here, then of the block hashes */
+    Hash header;     /* hash over this header (zeros in this field) and the block hashes */
 } IndexHeader;
 
 typedef struct IndexRecord {
     uint64_t raw_bytes, zip_bytes, name;
 } IndexRecord;
 
-/* The header's own hash, and the core's; blocks are the block hashes. */
+/* Compute the header's own hash, and the core's hash. blocks: the hashes of the body's blocks. */
 Hash index_header_hash(const IndexHeader *header, const uint64_t *blocks, size_t n_blocks);
 Hash index_core_hash(const IndexHeader *header, const uint64_t *blocks);

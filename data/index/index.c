@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index.c - see index.h. Reading; index-build.c makes the file, index-open.c finds it. */
+/* index.c - reads a compact index; see index.h. index-build.c makes the file, index-open.c finds it. */
 #include "data/index/index.h"
 
 #include "base/json/json.h"
@@ -13,15 +13,15 @@
 #include <sys/stat.h>
 
 struct Index {
-    char *path; /* or what stands for it in texts */
-    int fd;     /* open while it is mapped: its lock says that the file is in use */
+    char *path; /* or another name for the file in error texts */
+    int fd;     /* open while the file is mapped: its lock shows that it is in use */
     const uint8_t *map;
     size_t map_bytes;
     IndexHeader header;
-    const uint64_t *blocks; /* their hashes, in the map */
+    const uint64_t *blocks; /* hashes of the blocks, in the map */
     const uint8_t *body;
     size_t n_blocks;
-    atomic_uchar *checked; /* [n_blocks]: the block verified */
+    atomic_uchar *checked; /* [n_blocks]: 1 once the block was verified */
     MdsSchema schema;
     IndexColumn columns[MDS_COLUMNS_MAX];
     char compression[16];
@@ -42,8 +42,8 @@ Hash index_core_hash(const IndexHeader *header, const uint64_t *blocks)
     return hash_bytes(blocks, 8 * DIV_ROUND_UP(header->core_bytes, INDEX_BLOCK_BYTES));
 }
 
-/* The n_bytes at offset of the body, all of whose blocks have verified; NULL and a text when one
- * does not. */
+/* Returns the n_bytes at offset of the body after verifying all of their blocks; NULL, with *err set, if a block does
+ * not verify. */
 static const void *body_at(Index *index, uint64_t offset, uint64_t n_bytes, Error *err)
 {
     uint64_t end;
@@ -99,11 +99,11 @@ static int parse_config(Index *index, Error *err)
     return json_close(&j);
 }
 
-/* Sections of the core must lie inside it; then lookups need no more checks than body_at's. */
+/* Checks the header's offsets and counts, so that lookups need only the checks of body_at(). */
 static int check_sections(Index *index, Error *err)
 {
     const IndexHeader *h = &index->header;
-    /* With these bounds no offset below can overflow. */
+    /* With these bounds the offsets computed below cannot overflow. */
     if (h->first > h->body_bytes || h->records > h->body_bytes || h->names > h->body_bytes ||
         h->hashes > h->body_bytes || h->n_shards > h->body_bytes || h->n_samples > INT64_MAX / 16)
         return error_set(err, -EBADMSG, "%s: a section leads out of the file", index->path);
@@ -210,7 +210,7 @@ Index *index_free(Index *index)
     if (!index)
         return NULL;
     if (index->map)
-        (void)munmap((void *)(uintptr_t)index->map, index->map_bytes); /* only fails on our bugs */
+        (void)munmap((void *)(uintptr_t)index->map, index->map_bytes); /* fails only on bugs */
     (void)fd_close(index->fd);
     free(index->path);
     free(index->checked);
@@ -245,10 +245,10 @@ uint64_t index_n_valid(const Index *index, size_t column)
     return index->columns[column].n_valid;
 }
 
-/* One element of an array section. */
+/* Reads element i of a section of 64-bit words. */
 static int word_at(Index *index, uint64_t section, uint64_t i, uint64_t *ret, Error *err)
 {
-    /* An i beyond the file is as far out as one that would overflow. */
+    /* i is limited so that 8 * i cannot overflow; a limited i is out of bounds, too. */
     const void *p = body_at(index, section + 8 * MIN(i, index->header.body_bytes), 8, err);
     if (!p)
         return -EBADMSG;
@@ -256,7 +256,7 @@ static int word_at(Index *index, uint64_t section, uint64_t i, uint64_t *ret, Er
     return 0;
 }
 
-/* The last i in 0 .. n-1 whose word is <= value; the first word is 0 and they do not decrease. */
+/* Finds the last i in 0 .. n-1 whose word is <= value. The first word is 0, and the words do not decrease. */
 static int search(Index *index, uint64_t section, uint64_t n, uint64_t value, uint64_t *ret,
                   Error *err)
 {
@@ -275,7 +275,7 @@ static int search(Index *index, uint64_t section, uint64_t n, uint64_t value, ui
     return 0;
 }
 
-/* The sample that is the valid-th whose bit is set. */
+/* Finds the sample whose set bit has `valid` set bits before it. */
 static int select_valid(Index *index, const IndexColumn *column, uint64_t valid, uint64_t *ret,
                         Error *err)
 {

@@ -98,7 +98,7 @@ Checksum *checksum_free(Checksum *c)
 {
     if (!c)
         return NULL;
-    /* The states' own free functions accept NULL. */
+    /* The functions that free a state accept NULL. */
     if (c->family == FAMILY_XXH32)
         (void)XXH32_freeState(c->xxh32);
     else if (c->family == FAMILY_XXH64)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A place in the text; walking stops at end. */
+/* A position in the text; reading stops at end. */
 typedef struct IndexCursor {
     const char *p, *end;
 } IndexCursor;
@@ -41,7 +41,7 @@ static bool skip_string(IndexCursor *c)
     return false;
 }
 
-/* Behind the value that begins here; whether it is well-formed inside is for the JSON library. */
+/* Moves behind the value that begins here. The JSON library checks later that the value is well-formed inside. */
 static bool skip_value(IndexCursor *c)
 {
     skip_blanks(c);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds-index.h - index.json of an MDS dataset, one shard's entry at a time.
+/* mds-index.h - reads index.json of an MDS dataset, one shard's entry at a time.
  *
- * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would take many times that. So the text
- * is walked, and one entry at a time becomes a tree.
+ * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would need many times that memory. So
+ * the text is scanned, and only one entry at a time is parsed into a tree.
  *
  * Ownership: entries are values, valid during the handler's call.
  * Units:     bytes, samples.
- * Errors:    -EINVAL naming the source, the shard and the key; the handler's.
+ * Errors:    -EINVAL naming the source, the shard and the key; the handler's errors.
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, index.json version 2.
  */
@@ -17,7 +17,7 @@
 #include "data/mds/mds.h"
 
 enum {
-    MDS_HASHES_MAX = 17, /* the algorithms of checksum.h */
+    MDS_HASHES_MAX = 17, /* the number of algorithms in checksum.h */
     MDS_BASENAME_MAX = 511,
 };
 

@@ -18,12 +18,12 @@ struct MdsShard {
     MdsText config;
 
     MdsText samples;
-    uint32_t *ends; /* of each sample in it */
+    uint32_t *ends; /* [n_samples] end offset of each sample in samples */
     size_t n_samples, ends_room;
-    uint64_t n_bytes; /* as the size limit counts them */
+    uint64_t n_bytes; /* size of the shard's file, as the size limit counts it */
 };
 
-/* "column_encodings" .. "hashes": what config and entries begin with. */
+/* Writes "column_encodings" to "hashes", the keys with which the config and an entry begin. */
 static int format_columns(const MdsShard *shard, MdsText *text)
 {
     int r = mds_text_format(text, "{\"column_encodings\": [");
@@ -56,7 +56,7 @@ static int format_columns(const MdsShard *shard, MdsText *text)
     return r < 0 ? r : mds_text_add(text, "]", 1);
 }
 
-/* "size_limit" and "version", which end the config and stand late in entries. */
+/* Writes "size_limit" and "version", which end the config and come late in an entry. */
 static int format_limit(const MdsShard *shard, MdsText *text)
 {
     return shard->size_limit
@@ -233,7 +233,7 @@ int mds_shard_describe(const MdsShard *shard, const char *basename, const void *
     return 0;
 }
 
-/* "raw_data" or "zip_data": basename, bytes and hashes of one file. */
+/* Writes "raw_data" or "zip_data": basename, bytes and hashes of one file. */
 static int format_file(const MdsShard *shard, const char *key, const MdsFile *file, MdsText *text)
 {
     int r =

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mds-shard.h - samples become the bytes of one shard, and its entry in index.json: what mds-writer.h makes datasets
- * of, for those who name, place and order shards themselves.
+/* mds-shard.h - makes the bytes of one shard from samples, and the shard's entry in index.json. mds-writer.h makes
+ * datasets with it; other callers name, place and order shards themselves.
  *
  * Ownership: mds_shard_new() gives the caller a MdsShard; fields are copied. Bytes and texts returned are the caller's.
  * Units:     bytes, samples.
- * Errors:    -EINVAL fields or options that cannot be; -EFBIG a sample that no shard can hold; -ENOMEM.
+ * Errors:    -EINVAL fields or options that are not valid; -EFBIG a sample that no shard can hold; -ENOMEM.
  * Threads:   one.
  */
 #pragma once
@@ -26,19 +26,20 @@ int mds_shard_new(const MdsSchema *schema, const MdsShardOptions *options, MdsSh
 MdsShard *mds_shard_free(MdsShard *shard);
 DEFINE_CLEANUP(MdsShard, mds_shard_free)
 size_t mds_shard_n_samples(const MdsShard *shard);
-/* zstd's level; 0: shards are not compressed. */
+/* Returns zstd's level; 0: the shard is not compressed. */
 int mds_shard_level(const MdsShard *shard);
 
-/* 1: the sample would make the shard larger than its limit. 0, or the error that adding it would give. */
+/* Returns 1 if the sample would make the shard larger than its limit, else 0, or the error that adding the sample would
+ * give. */
 int mds_shard_is_full(const MdsShard *shard, const MdsField *fields, Error *err);
 /* Adds a sample: fields[n_columns] in the schema's order, each payload in its column's encoding. */
 int mds_shard_add(MdsShard *shard, const MdsField *fields, Error *err);
-/* Makes the file of the samples that were added, and begins the next shard. */
+/* Makes the shard's file from the samples that were added, and begins the next shard. */
 int mds_shard_take(MdsShard *shard, char **ret, size_t *ret_bytes, Error *err);
 
-/* Fills name, size and hashes of a file. */
+/* Fills in name, size and hashes of a file. */
 int mds_shard_describe(const MdsShard *shard, const char *basename, const void *bytes,
                        size_t n_bytes, MdsFile *ret, Error *err);
-/* An entry of index.json. zip: NULL where shards are not compressed. */
+/* Makes a shard's entry for index.json. zip: NULL if shards are not compressed. */
 int mds_shard_entry(const MdsShard *shard, const MdsFile *raw, const MdsFile *zip,
                     uint64_t n_samples, char **ret, size_t *ret_bytes, Error *err);

@@ -32,7 +32,7 @@ int mds_text_format(MdsText *text, const char *format, ...)
     return mds_text_add(text, buffer, (size_t)n);
 }
 
-/* The code point at *p, which moves on; broken UTF-8 gives U+FFFD. */
+/* Returns the code point at *p and moves *p behind it; invalid UTF-8 gives U+FFFD. */
 static uint32_t next_code_point(const char **p)
 {
     const uint8_t *s = (const uint8_t *)*p;

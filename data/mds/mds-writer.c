@@ -8,17 +8,17 @@
 #include <zstd.h>
 
 enum {
-    PENDING_MAX = 64,             /* shards that are being put */
-    PENDING_BYTES_MAX = 256 << 20 /* and their bytes, beyond which they are waited for */
+    PENDING_MAX = 64,             /* files that are being put at the same time */
+    PENDING_BYTES_MAX = 256 << 20 /* bytes of those files, beyond which the writer waits for them */
 };
 
 struct MdsWriter {
     Store *store;
-    MdsShard *shard; /* being filled */
+    MdsShard *shard; /* the shard that is being filled */
     MdsText index;
     size_t n_shards;
 
-    char *pending[PENDING_MAX]; /* files that the store has not done with */
+    char *pending[PENDING_MAX]; /* files that the store may still be reading */
     size_t n_pending, pending_bytes;
 };
 
@@ -46,7 +46,7 @@ int mds_writer_new(Store *store, const MdsSchema *schema, const MdsWriterOptions
     return 0;
 }
 
-/* Nothing that was put is under way any more. */
+/* Waits until the store has finished all puts, and frees the bytes of the files. */
 static int settle(MdsWriter *w, Error *err)
 {
     int r = store_flush(w->store, err);
@@ -61,14 +61,14 @@ MdsWriter *mds_writer_free(MdsWriter *w)
     if (!w)
         return NULL;
     if (w->n_pending > 0)
-        (void)settle(w, NULL); /* the dataset was given up */
+        (void)settle(w, NULL); /* the dataset is abandoned */
     mds_shard_free(w->shard);
     free(w->index.data);
     free(w);
     return NULL;
 }
 
-/* One frame that carries its content's size. */
+/* Compresses a shard into one zstd frame, which carries its content's size. */
 static int compress(const MdsWriter *w, const char *raw, size_t n_raw, char **ret,
                     size_t *ret_bytes, Error *err)
 {
@@ -84,7 +84,7 @@ static int compress(const MdsWriter *w, const char *raw, size_t n_raw, char **re
     return 0;
 }
 
-/* Takes the bytes, which must stay until the store has them. */
+/* Puts a file. Takes over the bytes, which must stay until the put has finished. */
 static int put_file(MdsWriter *w, const char *name, char *bytes, size_t n_bytes, Error *err)
 {
     struct iovec part = {bytes, n_bytes};
@@ -110,7 +110,7 @@ static int add_entry(MdsWriter *w, const MdsFile *raw, const MdsFile *zip, uint6
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-/* The file, and its entry in index.json. */
+/* Puts the shard's file, and adds its entry to the text of index.json. */
 static int flush_shard(MdsWriter *w, Error *err)
 {
     _cleanup_free_ char *raw = NULL, *zip = NULL;
@@ -139,8 +139,8 @@ static int flush_shard(MdsWriter *w, Error *err)
 int mds_writer_add(MdsWriter *w, const MdsField *fields, Error *err)
 {
     int r = mds_shard_is_full(w->shard, fields, err);
-    /* Like the writer that defined the format: a first sample beyond the limit leaves an empty
-     * shard in front. */
+    /* As in the writer that defined the format, a first sample beyond the limit leaves an empty shard in front of
+     * it. */
     if (r > 0)
         r = flush_shard(w, err);
     return r < 0 ? r : mds_shard_add(w->shard, fields, err);

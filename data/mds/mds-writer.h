@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mds-writer.h - writes an MDS dataset: shards, then index.json.
  *
- * Raw shards and index.json are byte for byte what mosaicml-streaming's MDSWriter writes;
- * compressed ones depend on the zstd library's version.
+ * Raw shards and index.json are byte for byte those of mosaicml-streaming's MDSWriter; compressed shards depend on the
+ * zstd library's version.
  *
- * Ownership: mds_writer_new() gives the caller a MdsWriter and borrows the Store; fields are
- *            copied.
+ * Ownership: mds_writer_new() gives the caller a MdsWriter and borrows the Store; fields are copied.
  * Units:     bytes.
- * Errors:    -EINVAL fields that are not what the columns say; -EFBIG a sample that no shard can
- *            hold; -EEXIST the store has an index.json, or a shard of that name; the store's.
+ * Errors:    -EINVAL fields that do not fit the columns; -EFBIG a sample that no shard can hold; -EEXIST the store has
+ *            an index.json, or a shard of that name; the store's errors.
  * Threads:   one.
- * Invariant: index.json comes last: a dataset without it was not finished.
+ * Invariant: index.json is written last: a dataset without it was not finished.
  */
 #pragma once
 

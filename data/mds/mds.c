@@ -48,7 +48,7 @@ static MdsNumber find_number(const char *name)
     return MDS_NUMBER_NONE;
 }
 
-/* "4,16,16" */
+/* Parses the dimensions of an ndarray encoding, for example "4,16,16". */
 static int parse_dims(const char *text, MdsColumn *column)
 {
     uint64_t n_elements = 1;
@@ -148,7 +148,7 @@ static void count_variable(MdsSchema *schema)
 
 static int compare_columns(const void *a, const void *b)
 {
-    /* UTF-8 sorts by bytes as its code points do. */
+    /* Comparing UTF-8 by bytes gives the order of its code points. */
     return strcmp(((const MdsColumn *)a)->name, ((const MdsColumn *)b)->name);
 }
 
@@ -188,7 +188,7 @@ static int parse_column(const char *source, size_t i, json_t *name, json_t *enco
     if (r < 0)
         return error_prefix(err, r, "%s", source);
 
-    /* The reader that defined the format takes a size of 0 for "variable". */
+    /* A size of 0 means a variable size, as in the reader that defined the format. */
     json_int_t declared = json_integer_value(size);
     if (!json_is_null(size) && !json_is_integer(size))
         return error_set(err, -EINVAL, "%s: column_sizes: column %s has no number", source,
@@ -266,7 +266,8 @@ int mds_sample_split(const MdsSchema *schema, const void *sample, size_t n_bytes
     return 0;
 }
 
-/* The shape in front of the values: a byte with rank and width of the dims, then the dims. */
+/* Reads the shape in front of the values: a byte with the number of dimensions and their width in bytes, then the
+ * dimensions. */
 static int decode_shape(const uint8_t **p, size_t *left, MdsArray *array)
 {
     if (*left < 1)
@@ -326,7 +327,7 @@ static int refuse_value(const MdsColumn *column, MdsField field, int r, Error *e
                      column->name, column->encoding, field.n_bytes);
 }
 
-/* Text of a str_* column as a C string; false when it is too long or holds a NUL. */
+/* Copies the text of a str_* column to a C string; false if it is empty, too long, or holds a NUL. */
 static bool number_text(MdsField field, char *text, size_t size)
 {
     if (field.n_bytes == 0 || field.n_bytes >= size || memchr(field.data, '\0', field.n_bytes))

@@ -3,7 +3,7 @@
  *
  * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`, little-endian throughout. A sample is a u32 size for
  * each column of variable size, then all payloads, both in the order of the columns in index.json. Streaming's writer
- * and ours sort column names by code point; Streaming's reader takes any order.
+ * and mds-writer.h sort column names by code point; Streaming's reader accepts any order.
  *
  * Encodings: bytes str int uint8..uint64 int8..int64 float16..float64 str_int str_float str_decimal
  * ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array list[pil|jpeg|png] as raw bytes. pkl is refused, since
@@ -11,8 +11,8 @@
  *
  * Ownership: schemas and arrays are values; fields and decoded arrays point into the sample.
  * Units:     bytes, elements.
- * Errors:    -EINVAL an impossible column, pkl and unknown encodings among them; -EBADMSG a sample that contradicts
- *            itself, naming the column (callers put file and sample in front).
+ * Errors:    -EINVAL an impossible column, for example of encoding pkl or of an unknown encoding; -EBADMSG a sample
+ *            that contradicts itself, naming the column (callers put file and sample in front).
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, streaming/base/format/mds.
  */
@@ -27,10 +27,10 @@ enum {
     MDS_NAME_MAX = 95,
     MDS_DIMS_MAX = 8, /* dimensions of an array; the format allows 63 */
     MDS_SAMPLE_BYTES_MAX = 256 << 20,
-    MDS_SHARD_BYTES_MAX = INT32_MAX, /* a shard that is held in memory */
+    MDS_SHARD_BYTES_MAX = INT32_MAX, /* the largest shard that is held in memory */
 };
 
-/* The values are the format's own codes. */
+/* The values are the codes that the MDS format has for these types. */
 typedef enum MdsNumber {
     MDS_NUMBER_NONE = 0,
     MDS_UINT8 = 8,
@@ -50,15 +50,15 @@ typedef enum MdsKind {
     MDS_BYTES,   /* bytes, pictures, and lists of pictures: passed through */
     MDS_TEXT,    /* str, json, str_int, str_float, str_decimal: UTF-8 */
     MDS_SCALAR,  /* int and the numbers of fixed size */
-    MDS_NDARRAY, /* an array; the encoding or the sample holds its number and shape */
+    MDS_NDARRAY, /* an array; the encoding or the sample holds its type and shape */
 } MdsKind;
 
 typedef struct MdsColumn {
     char name[MDS_NAME_MAX + 1];
-    char encoding[MDS_NAME_MAX + 1]; /* as index.json spells it */
+    char encoding[MDS_NAME_MAX + 1]; /* as spelt in index.json */
     MdsKind kind;
-    MdsNumber number; /* of a scalar or array; NONE: the sample tells */
-    int n_dims;       /* of an array; 0: the sample tells */
+    MdsNumber number; /* type of a scalar or array; NONE: each sample states its type */
+    int n_dims;       /* dimensions of an array; 0: each sample states its shape */
     uint64_t dims[MDS_DIMS_MAX];
     uint32_t size; /* bytes of the payload; 0: variable */
 } MdsColumn;
@@ -96,7 +96,7 @@ int mds_schema_init(const MdsColumn *columns, size_t n_columns, MdsSchema *ret, 
 /* Returns the index of a column, or -ENOENT with a text that lists the columns. */
 int mds_schema_find(const MdsSchema *schema, const char *name, Error *err);
 
-/* Fills fields[n_columns], which point into the sample. Every byte of it must belong to a column. */
+/* Fills fields[n_columns], which point into the sample. Every byte of the sample must belong to a column. */
 int mds_sample_split(const MdsSchema *schema, const void *sample, size_t n_bytes, MdsField *fields,
                      Error *err);
 
@@ -105,5 +105,5 @@ int mds_array_decode(const MdsColumn *column, MdsField field, MdsArray *ret, Err
 
 /* Decodes a whole number of an integer scalar or str_int column; -ERANGE when it does not fit. */
 int mds_integer_decode(const MdsColumn *column, MdsField field, int64_t *ret, Error *err);
-/* Decodes any scalar, str_int, str_float or str_decimal. */
+/* Decodes a number of a scalar, str_int, str_float or str_decimal column. */
 int mds_double_decode(const MdsColumn *column, MdsField field, double *ret, Error *err);

@@ -37,7 +37,7 @@ static int parse_shape(const char *p, MdsArray *array)
     for (;;) {
         p += strspn(p, " ");
         if (*p == ')')
-            return array->n_dims > 0 ? 0 : -EINVAL; /* scalars are of no use here */
+            return array->n_dims > 0 ? 0 : -EINVAL; /* a scalar cannot be used here */
         char *end;
         errno = 0;
         unsigned long long dim = strtoull(p, &end, 10);
@@ -124,8 +124,8 @@ int npy_format(const MdsArray *array, char **ret, size_t *ret_bytes)
                               (unsigned long long)array->dims[i]);
     n += (size_t)snprintf(header + n, sizeof(header) - n, "%s), }", array->n_dims == 1 ? "," : "");
 
-    /* NumPy leaves room for the first dimension to grow to 21 digits; then the values begin at a
-     * multiple of 64. Blanks and a newline fill the gap. */
+    /* NumPy leaves room for the first dimension to grow to 21 digits. The values begin at a multiple of 64; blanks and
+     * a newline fill the gap. */
     int digits = snprintf(NULL, 0, "%llu", (unsigned long long)array->dims[0]);
     size_t start = ROUND_UP(10 + n + (size_t)(21 - digits) + 1, (size_t)64);
     char *file = malloc(start + array->n_bytes);

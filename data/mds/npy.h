@@ -4,11 +4,11 @@
  * Ownership: npy_parse() borrows the bytes, and the array's values point into them; npy_format() gives the caller a
  *            buffer to free.
  * Units:     bytes; dims in elements, C order.
- * Errors:    -EINVAL naming the source and what is wrong with its header; -ENOTSUP for big-endian,
- *            Fortran-ordered and structured arrays.
+ * Errors:    -EINVAL naming the source and the fault in its header; big-endian, Fortran-ordered and structured arrays
+ *            are refused so, too.
  * Threads:   any.
- * Source:    NumPy NEP 1, format versions 1.0 to 3.0; files written here are 1.0, byte for byte
- *            what numpy.save writes.
+ * Source:    NumPy NEP 1, format versions 1.0 to 3.0; files written here are 1.0, byte for byte the same as those of
+ *            numpy.save.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* background.c - whole shards that are fetched into the cache before they are wanted; see shards.h.
+/* background.c - fetches whole shards into the cache before they are needed; see shards.h.
  *
- * Shards that are expected wait in a queue; BACKGROUND_MAX of them are fetched together. A shard is remembered for two
- * rounds, so that its other samples do not ask for it again. */
+ * Expected shards wait in a queue; at most BACKGROUND_MAX of them are fetched at the same time. A shard is remembered
+ * for two rounds, so that its other samples do not request it again. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/stream/shards-internal.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    PAUSE_SEC = 60,   /* after a background fetch failed, as where the cache has no room */
-    SKIPPED_MAX = 16, /* shards that are cached already, skipped in one go */
+    PAUSE_SEC = 60,   /* pause after a failed background fetch */
+    SKIPPED_MAX = 16, /* shards that are cached already, skipped in one call */
 };
 
 void background_remove(Shards *s, const KeptShard *e)
@@ -65,7 +65,8 @@ static bool is_cached(Shards *s, const KeptShard *e)
     return fd >= 0;
 }
 
-/* Begins to fetch the next expected shard that is not cached; NULL: there is none. */
+/* Begins to fetch the next expected shard that is not cached. Returns NULL if no shard is left, or if SKIPPED_MAX
+ * shards were skipped. */
 static KeptShard *begin_expected(Shards *s)
 {
     for (int i = 0; i < SKIPPED_MAX && s->n_expected > 0; i++) {
@@ -74,7 +75,7 @@ static KeptShard *begin_expected(Shards *s)
         s->first_expected = (s->first_expected + 1) % BACKGROUND_EXPECTED;
         s->n_expected--;
         if (kept_shard_get(s, number, &e, NULL) < 0)
-            continue; /* its reads will tell why */
+            continue; /* a read of the shard will report the error */
         if (!e->shard && !e->fetch && !is_cached(s, e) &&
             kept_shard_begin_fetch(s, e, true, NULL) == 0)
             return e;
@@ -83,7 +84,7 @@ static KeptShard *begin_expected(Shards *s)
     return NULL;
 }
 
-/* -EAGAIN: another process has the shard, which is as good. */
+/* Notes a failed background fetch. -EAGAIN is not a failure: another process is fetching the shard. */
 static void note_failure(Shards *s, int r, const Error *why)
 {
     if (r == -EAGAIN)
@@ -111,6 +112,6 @@ void shards_advance(Shards *s, uint64_t *wake_usec)
         if (r < 0)
             note_failure(s, r, &why);
         kept_shard_release(s, e);
-        *wake_usec = 0; /* for the next */
+        *wake_usec = 0; /* poll again at once, to begin the next fetch */
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache.c - see cache.h.
  *
- * All that counts the files or makes room among them happens under the lock of the folder's ".lock",
- * for the time that a listing takes; so the bound holds whoever shares the folder.
+ * Every function that counts the files or makes room among them holds the lock of the folder's ".lock" for the time of
+ * one listing; so the bound holds for all processes that share the folder.
  *
- * Only files with one of our names are removed, in a folder that was claimed (MARKER). A folder is claimed
- * while it holds no file of anybody else's; so a dataset that is named by mistake stays whole.
+ * Only files whose names have the cache's form are removed, and only in a folder that was claimed (MARKER). A folder
+ * can be claimed only while it holds no other files; so a dataset whose folder is named as the cache by mistake keeps
+ * its files.
  *
  * Fault points: cache.reserve, cache.commit. */
 #include "data/stream/cache.h"
@@ -28,14 +29,14 @@
 
 enum {
     PATH_ROOM = PATH_MAX + CACHE_NAME_MAX + 16,
-    FOLDER_WAIT_SEC = 5, /* for the folder's lock, which is held for milliseconds */
+    FOLDER_WAIT_SEC = 5, /* to wait for the folder's lock, which is held for milliseconds */
     OFF_SEC = 60,
 };
 
 struct Cache {
     char *folder;
     uint64_t bound;
-    uint64_t off_until_usec; /* CLOCK_BOOTTIME; the folder failed */
+    uint64_t off_until_usec; /* CLOCK_BOOTTIME; set after the folder failed */
 };
 
 typedef struct CacheFile {
@@ -44,15 +45,15 @@ typedef struct CacheFile {
     struct timespec used;
 } CacheFile;
 
-/* ---- whose it is ---- */
+/* ---- the cache's own files ---- */
 
 static const char *skip(const char *text, const char *what)
 {
     return text + (strncmp(text, what, strlen(what)) == 0 ? strlen(what) : 0);
 }
 
-/* <hash>-<number>.mds, the same with .zip, <hash>.index; each may be a part. Nothing else is ever
- * removed or counted. */
+/* Recognizes <hash>-<number>.mds, <hash>-<number>.mds.zip and <hash>.index, each also with .part behind it. Other files
+ * are never removed or counted. */
 static bool is_own(const char *name, bool *ret_part)
 {
     static const char hex[] = "0123456789abcdef", digits[] = "0123456789";
@@ -74,7 +75,8 @@ static bool is_own(const char *name, bool *ret_part)
     return *ret_part || *end == '\0';
 }
 
-/* Folders and what begins with a dot, lost+found and our own among them, say nothing of a folder's use. */
+/* Finds a file that is not the cache's. Folders (such as lost+found) and names that begin with a dot (such as the
+ * cache's own lock) are ignored: they show nothing about the folder's use. */
 static int find_stranger(int folder_fd, DIR *dir, char ret[NAME_MAX + 1])
 {
     for (struct dirent *e; (e = readdir(dir));) {
@@ -89,13 +91,14 @@ static int find_stranger(int folder_fd, DIR *dir, char ret[NAME_MAX + 1])
     return 0;
 }
 
-/* -EINVAL with a text: the folder is somebody else's. 1: claimed. 0: it may be, or is not there yet. */
+/* Checks the folder's content. -EINVAL with a text: the folder is not a cache. 1: it is claimed. 0: it may be claimed,
+ * or is missing. */
 static int look_at_folder(const char *folder, Error *err)
 {
     char name[NAME_MAX + 1];
     _cleanup_dir_ DIR *dir = opendir(folder);
     if (!dir)
-        return 0; /* missing; what else it may be, its use will tell */
+        return 0; /* the folder is missing, or its first use will report the error */
     if (faccessat(dirfd(dir), "index.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return error_set(err, -EINVAL,
                          "data.cache_dir: %s holds an index.json: it is a dataset, and files of a "
@@ -171,12 +174,13 @@ int cache_lock(const char *path, uint64_t timeout_usec)
             return -errno;
         if (clock_boottime_usec() >= until_usec)
             return -EBUSY;
-        (void)nanosleep(&pause, NULL); /* a signal may shorten it */
+        (void)nanosleep(&pause, NULL); /* a signal may shorten the pause */
     }
     return TAKE_FD(fd);
 }
 
-/* Under the folder's lock. The folder that was looked at may have been mounted over since. */
+/* Claims the folder; called under its lock. The content is checked again, since another file system may have been
+ * mounted over the folder after cache_new(). */
 static int claim(const Cache *cache)
 {
     char path[PATH_ROOM];
@@ -204,7 +208,7 @@ static int lock_folder(const Cache *cache)
     return r < 0 ? r : TAKE_FD(fd);
 }
 
-/* ---- room; under the folder's lock ---- */
+/* ---- making room; under the folder's lock ---- */
 
 static int compare_used(const void *a, const void *b)
 {
@@ -214,8 +218,8 @@ static int compare_used(const void *a, const void *b)
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* A part that nobody has locked was left by a process that died: no other is made without its lock
- * while the folder's is held. */
+/* Removes a part that has no lock: the process that filled it has died. A process creates and locks its part under the
+ * folder's lock, which the caller holds. */
 static bool clear_part(int folder_fd, const char *name)
 {
     _cleanup_fd_ int fd = openat(folder_fd, name, O_RDWR | O_CLOEXEC);
@@ -223,9 +227,9 @@ static bool clear_part(int folder_fd, const char *name)
 }
 
 typedef struct CacheListing {
-    CacheFile *files; /* whole ones, those used longest ago first */
+    CacheFile *files; /* whole files, the least recently used first */
     size_t n, next;
-    uint64_t total; /* of all, parts included */
+    uint64_t total; /* bytes of all files, parts included */
 } CacheListing;
 
 static int list_files(DIR *dir, const char *own, CacheListing *l)
@@ -237,7 +241,7 @@ static int list_files(DIR *dir, const char *own, CacheListing *l)
         if (!is_own(e->d_name, &part) || strcmp(e->d_name, own) == 0 ||
             (part && clear_part(dirfd(dir), e->d_name)) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-            continue; /* not ours, or gone */
+            continue; /* not a file of the cache, or removed meanwhile */
         l->total += (uint64_t)st.st_size;
         if (part)
             continue;
@@ -258,7 +262,7 @@ static int list_files(DIR *dir, const char *own, CacheListing *l)
     return 0;
 }
 
-/* The one that was used longest ago and is not in use: removing that would free nothing. */
+/* Removes the least recently used file that is not in use. Removing a file in use would free no space. */
 static bool evict_one(DIR *dir, CacheListing *l)
 {
     while (l->next < l->n) {
@@ -273,7 +277,7 @@ static bool evict_one(DIR *dir, CacheListing *l)
     return false;
 }
 
-/* The disk may have less room than the bound allows. */
+/* Reserves space on the disk, which may have less room than the bound allows. */
 static int allocate(int fd, uint64_t n_bytes)
 {
     int r = fault("cache.reserve");
@@ -289,7 +293,7 @@ static int make_room(const Cache *cache, const char *name, int fd, uint64_t n_by
     int r = dir ? list_files(dir, own, &l) : -errno;
     while (r == 0 && cache->bound && l.total + n_bytes > cache->bound)
         if (!evict_one(dir, &l))
-            r = -ENOBUFS; /* the rest is in use */
+            r = -ENOBUFS; /* all remaining files are in use */
     if (r == 0)
         r = allocate(fd, n_bytes);
     while ((r == -ENOSPC || r == -EDQUOT) && evict_one(dir, &l))
@@ -300,7 +304,7 @@ static int make_room(const Cache *cache, const char *name, int fd, uint64_t n_by
 
 /* ---- files ---- */
 
-/* Marks as used now, unless it is. A wrong age costs a fetch at most. */
+/* Sets the file's time of use, unless it is less than about a second old. A wrong time costs at most one more fetch. */
 static void touch(int fd, const struct stat *st)
 {
     if ((uint64_t)st->st_mtim.tv_sec + 1 < clock_realtime_usec() / USEC_PER_SEC)
@@ -315,11 +319,11 @@ int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_SH | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* somebody is removing it */
+        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* another process is removing the file */
     if (fstat(fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode) || (n_bytes != CACHE_ANY && (uint64_t)st.st_size != n_bytes)) {
-        (void)unlink(path); /* whoever needs it fetches it again */
+        (void)unlink(path); /* a process that needs the file fetches it again */
         return -ENOENT;
     }
     if (st.st_nlink == 0)
@@ -328,7 +332,7 @@ int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
     return TAKE_FD(fd);
 }
 
-/* Under the folder's lock. */
+/* Called under the folder's lock. */
 static int resize(Cache *cache, const char *name, int fd, uint64_t n_bytes)
 {
     if (ftruncate(fd, 0) < 0)
@@ -336,7 +340,7 @@ static int resize(Cache *cache, const char *name, int fd, uint64_t n_bytes)
     return n_bytes == CACHE_ANY ? 0 : make_room(cache, name, fd, n_bytes);
 }
 
-/* Under the folder's lock. */
+/* Called under the folder's lock. */
 static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
     char path[PATH_ROOM];
@@ -351,10 +355,10 @@ static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     if (fstat(fd, &st) == 0 && st.st_nlink == 0)
-        return -EAGAIN; /* whoever had it abandoned it while we opened it */
+        return -EAGAIN; /* another process abandoned the part while this one opened it */
     int r = resize(cache, name, fd, n_bytes);
     if (r < 0) {
-        (void)unlink(path); /* it is ours */
+        (void)unlink(path); /* this process has locked the part */
         return r;
     }
     return TAKE_FD(fd);
@@ -375,7 +379,7 @@ static int failed_if(Cache *cache, int r)
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
     bool part;
-    assert(is_own(name, &part) && !part); /* else it would stay for ever */
+    assert(is_own(name, &part) && !part); /* a file of another name would never be removed */
     if (n_bytes == 0 || !can_fit(cache, n_bytes))
         return -ENOBUFS;
     _cleanup_fd_ int lock = lock_folder(cache);
@@ -390,8 +394,8 @@ int cache_resize(Cache *cache, const char *name, int fd, uint64_t n_bytes)
     return failed_if(cache, lock < 0 ? lock : resize(cache, name, fd, n_bytes));
 }
 
-/* Under the folder's lock: whoever reserves meanwhile must find it under one name or the other, and
- * not in the moment in which flock() changes one kind of lock for another. */
+/* Renames under the folder's lock: a process that reserves meanwhile must find the file under the old or the new name,
+ * and must not meet the moment in which flock() has released the exclusive lock but not yet taken the shared one. */
 int cache_commit(Cache *cache, const char *name, int fd, bool sync)
 {
     char part[PATH_ROOM], path[PATH_ROOM];
@@ -405,7 +409,7 @@ int cache_commit(Cache *cache, const char *name, int fd, bool sync)
         return lock;
     if (rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
         return -errno;
-    (void)flock(fd, LOCK_SH); /* in use, as one that was opened; nobody else has it yet */
+    (void)flock(fd, LOCK_SH); /* in use, as after cache_open(); no other process has it open yet */
     return 0;
 }
 
@@ -413,12 +417,12 @@ int cache_abandon(Cache *cache, const char *name, int fd)
 {
     char path[PATH_ROOM];
     if (fd >= 0)
-        (void)unlink(path_of(cache, name, PART, path)); /* it is ours; else it is cleared later */
+        (void)unlink(path_of(cache, name, PART, path)); /* locked by this process */
     return fd_close(fd);
 }
 
 void cache_forget(Cache *cache, const char *name)
 {
     char path[PATH_ROOM];
-    (void)unlink(path_of(cache, name, "", path)); /* there may be none */
+    (void)unlink(path_of(cache, name, "", path)); /* the file may be missing */
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch.c - see fetch.h. Pieces are hashed as they come, in their order, while they are in the
- * processor's cache.
+/* fetch.c - see fetch.h. Pieces are hashed in their order as they arrive, while they are still in the processor's
+ * cache.
  *
- * Fault points: cache.write; cache.patience ends the patience with another process. */
+ * Fault points: cache.write; cache.patience, which ends the wait for another process. */
 #include "data/stream/fetch.h"
 
 #include "base/clock.h"
@@ -15,15 +15,15 @@
 #include <zstd.h>
 
 enum {
-    PIECES = 4, /* under way together */
+    PIECES = 4, /* pieces that are requested at the same time */
     LOOK_MSEC = 20,
-    PATIENCE_SEC = 60, /* with another process that has it */
+    PATIENCE_SEC = 60, /* to wait for another process that fetches the shard */
     UNPACK_BYTES = 1 << 20,
 };
 
 typedef struct Piece {
     StoreRead read;
-    char *buffer; /* NULL: the pieces of a fetch into memory lie where they belong */
+    char *buffer; /* NULL: the fetch is into memory, and the piece is read to its place */
 } Piece;
 
 struct ShardFetch {
@@ -32,15 +32,15 @@ struct ShardFetch {
     IndexShard info;
     bool background, zipped;
     bool to_memory, begun, met_corrupt;
-    uint64_t patient_until_usec; /* 0: nobody else has it */
+    uint64_t patient_until_usec; /* 0: not waiting for another process */
     char name[CACHE_NAME_MAX + 1], zip_name[CACHE_NAME_MAX + 1];
     char *uri;
     const char *key;
-    int raw_fd, zip_fd; /* in the cache, being filled */
-    char *memory;       /* n_bytes */
+    int raw_fd, zip_fd; /* files in the cache that are being filled */
+    char *memory;       /* of n_bytes; NULL: the fetch is into the cache */
     uint64_t n_bytes, asked, came;
-    ShardHashes hashes;   /* of what came */
-    Piece pieces[PIECES]; /* that of byte i at i / piece_bytes % PIECES */
+    ShardHashes hashes;   /* hashes of the bytes that arrived */
+    Piece pieces[PIECES]; /* byte i is read by i / piece_bytes % PIECES */
 };
 
 int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard *info,
@@ -67,7 +67,7 @@ int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard
     return 0;
 }
 
-/* ---- memory of pieces ---- */
+/* ---- buffers of pieces ---- */
 
 static char *take_buffer(const ShardSource *s)
 {
@@ -92,7 +92,7 @@ void piece_buffers_clear(PieceBuffers *spare)
 
 /* ---- one fetch ---- */
 
-/* Back to where nothing has been asked for. */
+/* Cancels all requests and removes all files and memory, so that the fetch can begin again. */
 static void reset(ShardFetch *f)
 {
     for (size_t i = 0; i < PIECES; i++) {
@@ -118,7 +118,7 @@ ShardFetch *shard_fetch_free(ShardFetch *f)
     return NULL;
 }
 
-/* ---- a place for it ---- */
+/* ---- a place for the shard ---- */
 
 static int begin_in_memory(ShardFetch *f, Error *err)
 {
@@ -132,10 +132,10 @@ static int begin_in_memory(ShardFetch *f, Error *err)
         return error_set(err, -ENOMEM, "%s: out of memory for %" PRIu64 " bytes", f->uri,
                          f->n_bytes);
     f->begun = true;
-    return shard_hashes_begin(&f->hashes, f->source, NULL, err); /* memory is not read back */
+    return shard_hashes_begin(&f->hashes, f->source, NULL, err); /* memory needs no later check */
 }
 
-/* The cache failed: what came is given up, and all of it goes to memory. */
+/* Discards the bytes that arrived, since the cache failed, and begins again to fetch everything into memory. */
 static int leave_cache(ShardFetch *f, Error *err)
 {
     reset(f);
@@ -143,7 +143,7 @@ static int leave_cache(ShardFetch *f, Error *err)
     return begin_in_memory(f, err);
 }
 
-/* 1: another process has fetched it; 0: begun, or somebody else is at it. */
+/* Returns 1 if another process has put the shard into the cache, 0 if the fetch has begun or must be tried again. */
 static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
 {
     if (f->to_memory)
@@ -154,7 +154,7 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
         if (r == 0)
             return 1;
         if (f->met_corrupt)
-            return leave_cache(f, err); /* it does not go away */
+            return leave_cache(f, err); /* corrupt for the second time */
         log_warning("%s: what the cache holds of it, %s, is corrupt; fetching it again", f->uri,
                     f->name);
         f->met_corrupt = true;
@@ -184,7 +184,7 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
     return shard_hashes_begin(&f->hashes, f->source, f->zipped ? NULL : &f->info, err);
 }
 
-/* ---- bringing ---- */
+/* ---- fetching the pieces ---- */
 
 static Piece *piece_of(ShardFetch *f, uint64_t at)
 {
@@ -221,7 +221,8 @@ static int write_at(int fd, const char *data, size_t n_bytes, uint64_t at)
     return r < 0 ? r : fd_write_at(fd, data, n_bytes, at);
 }
 
-/* The next one in turn. 1: taken, or given up for memory; 0: it has not come. */
+/* Takes the next piece in order. Returns 1 if the piece was taken, or was discarded because the fetch moves to memory;
+ * 0 if the piece has not arrived. */
 static int take_piece(ShardFetch *f, Error *err)
 {
     Piece *p = piece_of(f, f->came);
@@ -244,7 +245,7 @@ static int take_piece(ShardFetch *f, Error *err)
     return 1;
 }
 
-/* 1: everything has come. */
+/* Returns 1 if all bytes have arrived. */
 static int bring(ShardFetch *f, Error *err)
 {
     for (int r = 1; r > 0;) {
@@ -285,7 +286,7 @@ typedef struct Unpack {
     ZSTD_DCtx *context;
     char *in, *out;
     uint64_t n_out;
-    int write_failed; /* the disk's word, not the shard's */
+    int write_failed; /* error of the cache's disk, not of the shard */
 } Unpack;
 
 static int unpack_block(ShardFetch *f, Unpack *u, size_t n_in, Error *err)
@@ -341,9 +342,9 @@ static int unpack_file(ShardFetch *f, int *ret_disk, Error *err)
     return r;
 }
 
-/* ---- verified, and the reader's ---- */
+/* ---- verifying and handing over ---- */
 
-/* Verifies the bytes that came. If they are compressed, the hashes are then of what is unpacked from them. */
+/* Verifies the bytes that arrived. If they are compressed, begins the hashes of the unpacked bytes. */
 static int verify(ShardFetch *f, Error *err)
 {
     int r = shard_hashes_end(&f->hashes, f->source, f->uri,
@@ -376,7 +377,7 @@ static int finish_memory(ShardFetch *f, Shard **ret, Error *err)
         r = shard_of_memory(f->source, &f->info, f->memory, ret, err);
     if (r < 0)
         return r;
-    f->memory = NULL; /* the shard has it */
+    f->memory = NULL; /* the shard owns it now */
     return 1;
 }
 
@@ -403,7 +404,7 @@ static int finish_file(ShardFetch *f, Shard **ret, Error *err)
     }
     if (r < 0)
         return r;
-    f->raw_fd = -EBADF; /* the shard has it */
+    f->raw_fd = -EBADF; /* the shard owns it now */
     shard_keep_sample_hashes(*ret, &f->hashes);
     return 1;
 }
@@ -413,7 +414,7 @@ int shard_fetch_poll(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err
     int r = f->begun ? 0 : begin(f, wake_usec, ret, err);
     if (r != 0 || !f->begun)
         return r;
-    assert((f->memory != NULL) != (f->raw_fd >= 0)); /* it goes to one place */
+    assert((f->memory != NULL) != (f->raw_fd >= 0)); /* one destination only */
     r = bring(f, err);
     if (r <= 0)
         return r;
@@ -422,7 +423,7 @@ int shard_fetch_poll(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err
         return r;
     r = f->memory ? finish_memory(f, ret, err) : finish_file(f, ret, err);
     if (r == 0)
-        *wake_usec = 0; /* the cache failed it: from the beginning, into memory */
+        *wake_usec = 0; /* the cache failed: fetch again, into memory */
     return r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept-shard.c - the entries of a Shards: by number, by use, and the room they take; see shards-internal.h. */
+/* kept-shard.c - the entries of a Shards: found by number, ordered by use, bounded in memory; see shards-internal.h. */
 #include "base/log.h"
 #include "data/stream/shards-internal.h"
 
@@ -19,7 +19,7 @@ static void link_newest(Shards *s, KeptShard *e)
     s->newest = e;
 }
 
-/* ---- what an entry holds ---- */
+/* ---- the parts of an entry ---- */
 
 static size_t table_cost(const KeptShard *e)
 {
@@ -68,7 +68,8 @@ static void drop_hashes(Shards *s, const KeptShard *e)
     s->hashes[e->number] = NULL;
 }
 
-/* Keeps the hashes of the shard's samples, if they were made when it was verified and there is room for them. */
+/* Keeps the hashes of the shard's samples, if they were computed while the shard was verified and there is room for
+ * them. */
 static void keep_hashes(Shards *s, const KeptShard *e, Shard *shard)
 {
     ReadBudget *budget = s->options.budget;
@@ -92,7 +93,7 @@ static void keep_hashes(Shards *s, const KeptShard *e, Shard *shard)
 
 void kept_shard_set(Shards *s, KeptShard *e, Shard *shard)
 {
-    drop_shard(s, e); /* a file may have come into the cache while its shard was being fetched */
+    drop_shard(s, e); /* the shard may have been opened from the cache meanwhile */
     keep_hashes(s, e, shard);
     e->shard = shard;
     s->n_open++;
@@ -107,7 +108,7 @@ void kept_shard_forget(Shards *s, KeptShard *e)
         cache_forget(s->source.cache, shard_cache_name(&s->source, e->number, name));
     drop_shard(s, e);
     if (!e->table_read.begun)
-        kept_shard_drop_table(s, e); /* nothing vouches for it */
+        kept_shard_drop_table(s, e); /* the table was never verified */
     e->look_usec = 0;
     background_forget(s, e->number);
     s->verified[e->number / 8] &= (uint8_t) ~(1 << e->number % 8);
@@ -141,13 +142,13 @@ static bool is_idle(const KeptShard *e) { return e->refs == 0 && !e->fetch; }
 
 void kept_shard_release(Shards *s, KeptShard *e)
 {
-    /* A file of the cache is closed at once: while it is open it cannot be evicted, and to open it again costs
+    /* A file of the cache is closed at once: an open file cannot be evicted, and opening it again costs
      * microseconds. */
     if (e->refs == 0 && e->shard && s->source.cache && !s->in_place &&
         !shard_memory_bytes(e->shard))
         drop_shard(s, e);
     if (e->refs == 0 && e->fetch && !e->background)
-        kept_shard_drop_fetch(s, e); /* no read lets it go on, and other processes wait for it */
+        kept_shard_drop_fetch(s, e); /* no read continues the fetch; others may wait for it */
     if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
         kept_shard_free(s, e);
 }

@@ -9,12 +9,12 @@
 #include <xxhash.h>
 
 struct SampleHashes {
-    uint64_t n_samples, n_bytes, at; /* at: bytes read so far */
-    uint64_t next;                   /* sample */
+    uint64_t n_samples, n_bytes, at; /* at: number of bytes read so far */
+    uint64_t next;                   /* number of the next sample */
     size_t table_bytes;
-    uint32_t *table; /* n, offset[n + 1] */
+    uint32_t *table; /* the shard's table: n, offset[n + 1] */
     uint64_t *hashes;
-    XXH3_state_t *state; /* of a sample whose end has not come yet */
+    XXH3_state_t *state; /* of a sample that is not complete yet */
     bool broken;
 };
 
@@ -61,7 +61,7 @@ static bool table_is_good(const SampleHashes *s)
     return true;
 }
 
-/* Hashes those of the shard's bytes pos .. pos + n that belong to samples. */
+/* Hashes the samples in the shard's bytes pos .. pos + n. */
 static void hash_samples(SampleHashes *s, const char *data, uint64_t pos, size_t n)
 {
     for (; s->next < s->n_samples; s->next++) {

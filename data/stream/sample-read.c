@@ -84,7 +84,7 @@ static int check_hash(const SampleRead *read, const char *name, Error *err)
                      r > 0 ? "the index says" : "when the shard was verified it was", wanted);
 }
 
-/* From an open shard. */
+/* Reads the sample from an open shard. */
 static int read_shard(SampleRead *read, Error *err)
 {
     const Shard *shard = read->entry->shard;
@@ -98,7 +98,7 @@ static int read_shard(SampleRead *read, Error *err)
     return r;
 }
 
-/* The budget bounds all but the first read. */
+/* Begins to read the sample's range. The budget bounds all reads except the first. */
 static int begin_range(SampleRead *read, bool first, Error *err)
 {
     Shards *s = read->shards;
@@ -125,7 +125,7 @@ static int begin_range(SampleRead *read, bool first, Error *err)
     read->n_budget = read->n_bytes;
     budget->used += read->n_bytes;
     read->state = SAMPLE_READ_RANGE;
-    (void)shards_expect(s, e->number, s->round); /* no place in the queue: another time */
+    (void)shards_expect(s, e->number, s->round); /* if the queue is full, a later read retries */
     return 0;
 }
 
@@ -137,7 +137,7 @@ static int poll_opening(SampleRead *read, bool first, uint64_t *wake_usec, Error
         return r;
     if (where == WHERE_TABLE)
         return begin_range(read, first, err);
-    /* Other reads of an open shard are made when it is their turn. */
+    /* Only the first read copies its sample from an open shard; other reads do so once they are first. */
     return where == WHERE_OPEN && first ? read_shard(read, err) : 0;
 }
 
@@ -156,10 +156,11 @@ static int poll_range(SampleRead *read, Error *err)
     return r;
 }
 
-/* The store has tried until its own deadline, or will never let us. */
+/* Reports whether another attempt is useless: the store has retried until its own deadline, refuses access, or memory
+ * is short. */
 static bool is_final(int r) { return r == -EHOSTUNREACH || r == -EACCES || r == -ENOMEM; }
 
-/* An attempt has failed. 0: there will be another one. */
+/* Notes a failed attempt. Returns 0 if another attempt will follow, else the failure. */
 static int note_failure(SampleRead *read, int r, const Error *why, uint64_t *wake_usec)
 {
     static const uint64_t pauses_msec[SAMPLE_READ_ATTEMPTS - 1] = {50, 200};
@@ -201,7 +202,7 @@ int sample_read_poll(SampleRead *read, bool first, uint64_t *wake_usec, const vo
 {
     assert(read->state != SAMPLE_READ_IDLE);
     if (read->state == SAMPLE_READ_OPENING || read->state == SAMPLE_READ_RANGE)
-        (void)attempt(read, first, wake_usec); /* the state tells */
+        (void)attempt(read, first, wake_usec); /* the result is in read->state */
     if (read->state == SAMPLE_READ_FAILED) {
         if (err)
             *err = read->why;

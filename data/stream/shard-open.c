@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard-open.c - how a shard becomes readable: in place, from the cache, by its table of offsets, or fetched whole; see
- * shards-internal.h. */
+/* shard-open.c - the ways in which a shard becomes readable: in place, from the cache, by its table of offsets, or
+ * fetched whole; see shards-internal.h. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/stream/shards-internal.h"
 
 #include <inttypes.h>
 
-enum { LOOK_SEC = 1 }; /* between two looks into the cache, which other processes fill, too */
+enum { LOOK_SEC = 1 }; /* between two checks of the cache, which other processes fill, too */
 
-/* Hashes of samples, checked at each read, do the same at less cost. */
+/* Reports whether a shard must be verified when it is opened: not if this process has verified it before, and not if
+ * the index has hashes of samples, which are checked at each read at less cost. */
 static bool must_verify(const Shards *s, const KeptShard *e)
 {
     return !(s->verified[e->number / 8] & 1 << e->number % 8) && !index_has_sample_hashes(s->index);
@@ -18,7 +19,7 @@ static bool must_verify(const Shards *s, const KeptShard *e)
 static int open_in_place(Shards *s, KeptShard *e, Where *ret, Error *err)
 {
     Shard *shard = NULL;
-    (void)kept_shards_make_room(s, 0); /* there is: one read at a time is under way */
+    (void)kept_shards_make_room(s, 0); /* opened even if there is no room */
     int r = shard_open_in_place(&s->source, &e->info, must_verify(s, e), &shard, err);
     if (r < 0)
         return r;
@@ -27,7 +28,7 @@ static int open_in_place(Shards *s, KeptShard *e, Where *ret, Error *err)
     return 0;
 }
 
-/* Opens the shard from the cache, if the cache has it. A shard that is wrong there is fetched again. */
+/* Opens the shard from the cache, if the cache has it. A corrupt copy is removed, and the shard is fetched again. */
 static Where open_cached(Shards *s, KeptShard *e, bool first)
 {
     Error why = ERROR_INIT;
@@ -64,7 +65,7 @@ static int begin_table(Shards *s, KeptShard *e, Error *err)
     return store_read_begin(s->source.store, &e->table_read, err);
 }
 
-/* 1: the table has arrived, and its form is right; 0: not yet. */
+/* Returns 1 if the table has arrived and has the right form, 0 if it has not arrived. */
 static int poll_table(Shards *s, KeptShard *e, Error *err)
 {
     int r = store_read_poll(s->source.store, &e->table_read, err);
@@ -113,13 +114,14 @@ int kept_shard_poll_fetch(Shards *s, KeptShard *e, uint64_t *wake_usec, Where *r
     kept_shard_drop_fetch(s, e);
     if (r < 0)
         return r;
-    (void)kept_shards_make_room(s, shard_memory_bytes(shard)); /* it has arrived: room or not */
+    (void)kept_shards_make_room(s, shard_memory_bytes(shard)); /* kept even without room */
     kept_shard_set(s, e, shard);
     *ret = WHERE_OPEN;
     return 0;
 }
 
-/* A background fetch serves, too; if it fails, a fetch for the reads begins. */
+/* Continues a background fetch of the shard, if there is one; otherwise, or if it fails, begins a fetch for the
+ * reads. */
 static int open_whole(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, Where *ret,
                       Error *err)
 {

@@ -15,10 +15,10 @@ enum { READ_BYTES = 1 << 20 };
 
 struct Shard {
     char *name;
-    int fd;       /* -EBADF: in memory */
-    char *memory; /* NULL: a file */
+    int fd;       /* -EBADF: the shard is in memory */
+    char *memory; /* NULL: the shard is a file */
     uint64_t n_bytes, n_samples;
-    uint64_t *sample_hashes; /* NULL: none were made */
+    uint64_t *sample_hashes; /* NULL: not computed */
 };
 
 Shard *shard_free(Shard *shard)
@@ -52,7 +52,7 @@ static int read_range(const Shard *shard, uint64_t offset, void *ret, size_t n_b
     return 0;
 }
 
-/* Both hashes in the text: what the index says and what the bytes are. */
+/* Compares two hashes. The error text has both: the hash in the index and the hash of the bytes. */
 static int compare_hash(const char *name, const char *algorithm, const uint8_t *wanted,
                         const uint8_t *found, Error *err)
 {
@@ -142,7 +142,8 @@ static int hash_file(const char *name, int fd, uint64_t n_bytes, ShardHashes *ha
     return r;
 }
 
-/* By all hashes of the source in one pass; none is made where there are none. */
+/* Verifies a file by all hashes of the source in one pass, and hashes its samples. If the source has no hashes, it does
+ * neither. */
 static int verify_file(const ShardSource *source, const char *name, int fd, const IndexShard *info,
                        ShardHashes *hashes, Error *err)
 {
@@ -234,7 +235,7 @@ static int check_range(const char *name, uint32_t sample, const uint32_t range[2
     return 0;
 }
 
-/* The counts at its start and the ends of its table. */
+/* Checks the number of samples at the shard's start, and the first and last offset of its table. */
 static int check_table(Shard *shard, const IndexShard *info, Error *err)
 {
     uint32_t n, first, last;
@@ -322,7 +323,7 @@ int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool 
     r = shard_of_file(source, info, fd, &shard, err);
     if (r < 0)
         return r;
-    (void)TAKE_FD(fd); /* the shard has it */
+    (void)TAKE_FD(fd); /* the shard owns it now */
     ShardHashes hashes = {0};
     if (verify)
         r = verify_file(source, name, shard->fd, info, &hashes, err);
@@ -343,13 +344,13 @@ int shard_open_cached(const ShardSource *source, uint64_t number, const IndexSha
     _cleanup_fd_ int fd =
         cache_open(source->cache, shard_cache_name(source, number, name), info->raw_bytes);
     if (fd < 0)
-        return -ENOENT; /* what else it may be, the fetch will meet */
+        return -ENOENT; /* the fetch will report any other error */
     ShardHashes hashes = {0};
     int r = verify ? verify_file(source, name, fd, info, &hashes, err) : 0;
     if (r == 0)
         r = shard_of_file(source, info, fd, ret, err);
     if (r == 0) {
-        (void)TAKE_FD(fd); /* the shard has it */
+        (void)TAKE_FD(fd); /* the shard owns it now */
         shard_keep_sample_hashes(*ret, &hashes);
     } else {
         cache_forget(source->cache, name);

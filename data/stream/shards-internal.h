@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shards-internal.h - the inside of a Shards, and what is kept of each shard that reads need.
+/* shards-internal.h - the inside of a Shards, and the entry of each shard that reads need.
  *
- * kept-shard.c   the entries by number, what each holds, and the room that all of them take
- * shard-open.c      the ways in which an entry becomes readable
- * background.c   the queue of whole shards that are fetched before they are wanted
+ * kept-shard.c   the entries by number, the parts of each entry, and the room that all entries take
+ * shard-open.c   the ways in which an entry becomes readable
+ * background.c   the queue of whole shards that are fetched before they are needed
  * sample-read.c  one read, from its beginning to its end
  *
- * An entry lives while a read refers to it, a fetch is under way, or it holds a shard or a table that is worth keeping.
+ * An entry exists while a read refers to it, a fetch of its shard is in progress, or it holds a shard or a table that
+ * is worth keeping.
  *
- * Ownership: a Shards owns its entries. kept_shard_get() lends one: the caller adds to refs, or calls
+ * Ownership: a Shards owns its entries. kept_shard_get() lends an entry: the caller increments its refs, or calls
  *            kept_shard_release().
  * Units:     bytes; *_usec is clock_monotonic_usec().
  * Errors:    as shards.h.
@@ -22,28 +23,28 @@
 
 enum {
     KEPT_BUCKETS = 1024,
-    BACKGROUND_MAX = 2,          /* whole shards that are fetched together in the background */
+    BACKGROUND_MAX = 2,          /* whole shards fetched at the same time in the background */
     BACKGROUND_EXPECTED = 256,   /* shards that wait to be fetched in the background */
-    BACKGROUND_REMEMBERED = 4096 /* shards that were expected of late */
+    BACKGROUND_REMEMBERED = 4096 /* shards that were recently expected */
 };
 
-/* One shard's entry: the facts that are known of it, and the parts of it that are held. */
+/* The entry of one shard: the facts from the index, and the parts of the shard that are in memory or open. */
 typedef struct KeptShard {
     uint64_t number;
-    struct KeptShard *chain;         /* the next entry of its bucket */
+    struct KeptShard *chain;         /* the next entry in its bucket */
     struct KeptShard *newer, *older; /* neighbours in the order of use */
     IndexShard info;
     char *uri;
-    Shard *shard;    /* the whole shard, open; NULL: it is not */
-    uint32_t *table; /* its table of offsets, complete unless table_read is under way; NULL: none */
-    StoreRead table_read; /* of the table */
-    ShardFetch *fetch;    /* of the whole shard; NULL: none is under way */
-    bool background;      /* the fetch is a background one; ranges serve meanwhile */
-    uint64_t look_usec;   /* when the cache is asked for the shard again */
-    unsigned refs;        /* reads that refer to the entry */
+    Shard *shard;    /* the whole shard, open; NULL: not open */
+    uint32_t *table; /* its table of offsets, complete unless table_read is in progress; or NULL */
+    StoreRead table_read; /* the read of the table */
+    ShardFetch *fetch;    /* the fetch of the whole shard; NULL: none is in progress */
+    bool background;      /* the fetch is a background fetch; meanwhile samples are read by range */
+    uint64_t look_usec;   /* when the cache is checked for the shard again */
+    unsigned refs;        /* number of reads that refer to the entry */
 } KeptShard;
 
-/* A shard that was expected of late, so that its other samples do not expect it again. */
+/* A shard that was recently expected, so that its other samples do not request it again. */
 typedef struct Remembered {
     bool known;
     uint64_t number, round;
@@ -53,53 +54,53 @@ struct Shards {
     ShardSource source;
     ShardsOptions options;
     Index *index;
-    bool local;        /* its store is a folder */
-    bool in_place;     /* and its shards are raw: they are read where they lie */
+    bool local;        /* the store is a local folder */
+    bool in_place;     /* local raw shards: read in place */
     bool ranged;       /* samples are read by range */
-    uint8_t *verified; /* one bit a shard: its hashes held once in this process */
+    uint8_t *verified; /* one bit per shard: set if its hashes were verified in this process */
     uint64_t *
-        *hashes; /* [n_shards]: hashes of its samples, made while it was verified; NULL: none */
+        *hashes; /* [n_shards]: hashes of a shard's samples, computed when verified; NULL: none */
 
     KeptShard *buckets[KEPT_BUCKETS];
-    KeptShard *newest, *oldest; /* ends of the list by use */
+    KeptShard *newest, *oldest; /* ends of the list in the order of use */
     size_t n_open;              /* entries that hold a shard */
-    size_t n_fetches;           /* fetches that are not background ones */
-    size_t memory_bytes;        /* of shards held in memory */
-    size_t table_bytes;         /* of tables, entries included */
+    size_t n_fetches;           /* number of fetches that are not background fetches */
+    size_t memory_bytes;        /* bytes of shards in memory */
+    size_t table_bytes;         /* bytes of tables, with their entries */
 
-    bool keep_whole; /* background.c has work */
+    bool keep_whole; /* fetch whole shards in the background */
     KeptShard *background[BACKGROUND_MAX];
-    uint64_t background_after_usec;         /* no background fetch begins before */
-    uint64_t expected[BACKGROUND_EXPECTED]; /* a ring of numbers */
+    uint64_t background_after_usec;         /* time before which no background fetch begins */
+    uint64_t expected[BACKGROUND_EXPECTED]; /* ring of shard numbers */
     size_t first_expected, n_expected;
     uint64_t round;                               /* the round of the last shards_expect() */
-    Remembered remembered[BACKGROUND_REMEMBERED]; /* shard i at i % BACKGROUND_REMEMBERED */
+    Remembered remembered[BACKGROUND_REMEMBERED]; /* shard i is in i % BACKGROUND_REMEMBERED */
 
-    SampleRead own;         /* of shards_read() */
-    EventCount *own_events; /* where the options have none */
+    SampleRead own;         /* the read of shards_read() */
+    EventCount *own_events; /* used if the options have none */
     ReadBudget own_budget;
     PieceBuffers spare;
 };
 
 /* ---- kept-shard.c ---- */
 
-/* The entry of a shard, made if need be; it is now the newest. */
+/* Returns a shard's entry, which is created if it is missing, and marks it as the most recently used. */
 int kept_shard_get(Shards *shards, uint64_t number, KeptShard **ret, Error *err);
-/* To be called when a read is done with the entry, or the entry has lost something: closes what nobody may keep open,
- * and frees an entry that holds nothing. */
+/* To be called when a read no longer needs the entry, or a part of the entry was dropped: closes a file of the cache,
+ * cancels a fetch that no read waits for, and frees an entry without parts. */
 void kept_shard_release(Shards *shards, KeptShard *entry);
 /* Frees all entries. */
 void kept_shards_clear(Shards *shards);
-/* Hands an open shard over to its entry. */
+/* Moves an open shard into its entry. */
 void kept_shard_set(Shards *shards, KeptShard *entry, Shard *shard);
 void kept_shard_drop_table(Shards *shards, KeptShard *entry);
 void kept_shard_drop_fetch(Shards *shards, KeptShard *entry);
-/* Drops everything that a failed read came from, so that the next attempt begins afresh. */
+/* Drops everything that a failed read used, so that the next attempt reads it again. */
 void kept_shard_forget(Shards *shards, KeptShard *entry);
-/* Makes room for one more open shard, of n_memory bytes if in memory: drops shards that no read waits for, longest
- * unused first. false: there is no room. */
+/* Makes room for one more open shard, of n_memory bytes if it is in memory: drops shards that no read refers to, the
+ * least recently used first. Returns false if there is not enough room. */
 bool kept_shards_make_room(Shards *shards, uint64_t n_memory);
-/* Memory for the entry's table; room is made for it first. */
+/* Allocates the entry's table, after making room for it. */
 int kept_shard_add_table(Shards *shards, KeptShard *entry, size_t n_bytes, Error *err);
 
 /* ---- shard-open.c ---- */
@@ -110,19 +111,19 @@ typedef enum Where {
     WHERE_TABLE,   /* entry->table is complete: the sample's range may be read */
 } Where;
 
-/* Goes on making an entry readable. first: a read of it is the one that is wanted next of all; others wait where there
- * is no room. *ret is set unless it fails. */
+/* Continues to make an entry readable. first: the read that needs the entry is the first read; other reads wait if
+ * there is no room. *ret is set if the result is 0. */
 int kept_shard_open(Shards *shards, KeptShard *entry, bool first, uint64_t *wake_usec, Where *ret,
                     Error *err);
 /* Begins to fetch the whole shard. */
 int kept_shard_begin_fetch(Shards *shards, KeptShard *entry, bool background, Error *err);
-/* Lets the fetch go on. WHERE_NOWHERE: it is not complete; otherwise it has ended. */
+/* Continues the fetch. *ret is WHERE_NOWHERE while the fetch is not complete; otherwise the fetch has ended. */
 int kept_shard_poll_fetch(Shards *shards, KeptShard *entry, uint64_t *wake_usec, Where *ret,
                           Error *err);
 
 /* ---- background.c ---- */
 
-/* The fetch of an entry has ended. */
+/* Removes an entry whose fetch has ended from the list of background fetches. */
 void background_remove(Shards *shards, const KeptShard *entry);
-/* The shard may be expected again at once. */
+/* Allows the shard to be expected again at once. */
 void background_forget(Shards *shards, uint64_t number);

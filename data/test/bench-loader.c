@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-loader.c - samples through the loader from a store, and a start in the middle of a billion.
+/* bench-loader.c - measures reading through the loader from a store, and a start in the middle of a billion samples.
  *
- *     bench-loader make URI SAMPLES         a dataset of samples of 165,888 bytes in raw shards of 64 MiB
- *                                           with hashes
- *     bench-loader read URI CACHE           one pass over it, in the order of a job whose window is two
+ *     bench-loader make URI SAMPLES         makes a dataset of samples of 165,888 bytes in raw shards of
+ *                                           64 MiB with hashes
+ *     bench-loader read URI CACHE           reads one pass of it, in the order of a job whose window is two
  *                                           shards and whose cache holds eight: both are small
  *                                           beside the dataset, as in long runs
- *     bench-loader ranges URI CACHE         the same where the window does not fit the cache: each sample
+ *     bench-loader ranges URI CACHE         the same with a window that does not fit the cache: each sample
  *                                           is a range of its shard, if the index has samples' hashes
- *     bench-loader plan URI CACHE           what `start` needs: in CACHE the compact index of 1e9
+ *     bench-loader plan URI CACHE           makes the input of `start`: in CACHE the compact index of 1e9
  *                                           samples (testing-huge-index.h) with their hashes, in the store
- *                                           the shards that the first grain lies in
- *     bench-loader start URI CACHE          position 500,000,000: everything from opening the dataset
- *                                           to the first grain
+ *                                           the shards that hold the first grain
+ *     bench-loader start URI CACHE          starts at position 500,000,000: everything from opening the
+ *                                           dataset to the first grain
  *
- * `read` and `start` print one line of JSON. To run them cold, empty CACHE first, but for the index. */
+ * `read` and `start` print one line of JSON. To run them cold, empty CACHE first, except for the index. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json/json.h"
@@ -38,7 +38,7 @@ enum {
     GLOBAL_BATCH = 64,
     GRAIN = 8,
     FIRST_STEP = 500000000 / GLOBAL_BATCH,
-    FIRST_SAMPLES = 32, /* that opening a dataset looks at */
+    FIRST_SAMPLES = 32, /* samples that are read when a dataset is opened */
     AHEAD_BYTES = 256 << 20,
     READ_WINDOW = 808,
     READ_CACHE_BYTES = 512 << 20,
@@ -89,7 +89,7 @@ static double sec_since(uint64_t usec) { return 1e-6 * (double)(clock_boottime_u
 
 /* ---- make ---- */
 
-/* Half precision numbers of -1.98 to 1.98: their spread is about 1. */
+/* Fills in half-precision numbers of -1.98 to 1.98: their standard deviation is about 1. */
 static void fill(uint16_t *at, size_t n, uint64_t *seed)
 {
     for (size_t i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static void make_dataset(const char *uri, int64_t n_samples)
     fill(text, TEXT, &seed);
     for (int64_t i = 0; i < n_samples; i++) {
         fill(latents, LATENTS, &seed);
-        text[i % TEXT] ^= 1; /* so that no two are alike */
+        text[i % TEXT] ^= 1; /* so that no two samples are alike */
         const MdsField fields[] = {{latents, 2 * LATENTS}, {text, 2 * TEXT}};
         must(mds_writer_add(writer, fields, &err), &err);
     }
@@ -162,10 +162,10 @@ static void read_dataset(char *uri, char *cache, bool by_range)
 typedef struct Plan {
     Store *store;
     char folder[PATH_MAX], index[PATH_MAX + CACHE_NAME_MAX + 2], shard[PATH_MAX + 64];
-    uint64_t hashes[HUGE_SHARD_SAMPLES]; /* of the one shard's samples, in file order */
+    uint64_t hashes[HUGE_SHARD_SAMPLES]; /* hashes of the one shard's samples, in file order */
 } Plan;
 
-/* One shard on this machine: all shards of the billion have its bytes. */
+/* Makes one shard on this machine, whose bytes serve as all shards of the billion samples. */
 static void plan_shard(Plan *p)
 {
     Error err = ERROR_INIT;
@@ -181,7 +181,7 @@ static void plan_shard(Plan *p)
         must(index_sample_hash(index, (IndexPlace){.sample = i}, &p->hashes[i], &err), &err);
 }
 
-/* As this node would have kept it. */
+/* Writes the index as this node's cache would have kept it. */
 static void plan_index(Plan *p, const char *cache, const struct iovec *shard)
 {
     Error err = ERROR_INIT;
@@ -198,7 +198,7 @@ static void plan_index(Plan *p, const char *cache, const struct iovec *shard)
     must(huge_index_write(p->index, &what, &err), &err);
 }
 
-/* The samples that a start reads: those that opening looks at, and the first grain's. */
+/* Lists the samples that a start reads: those that are read when the dataset is opened, and the first grain's. */
 static size_t plan_places(const Plan *p, IndexPlace places[static FIRST_SAMPLES + GRAIN])
 {
     Error err = ERROR_INIT;

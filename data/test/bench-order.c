@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-order.c - what the order costs at 1e9 samples, and a resume there.
+/* bench-order.c - measures the cost of the order at 1e9 samples, and of a resume there.
  *
  *     bench-order FOLDER
  *
- * Writes a compact index of 1e9 samples (testing-huge-index.h) into FOLDER (270 MB, removed at the end).
- * Prints one line of JSON a figure; medians. */
+ * Writes a compact index of 1e9 samples (testing-huge-index.h) into FOLDER (270 MB, removed at the end). Prints one
+ * line of JSON per figure, with the median. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "data/index-open.h"
@@ -60,12 +60,12 @@ static Order make_order(size_t n_streams, uint64_t n_valid)
     return order;
 }
 
-/* Nanoseconds a call, from position 1e9 on or at positions all over the first 1e9. */
+/* Measures nanoseconds per call, at positions from 1e9 on, or at random positions below 1e9. */
 static void bench_calls(const char *figure, size_t n_streams, bool random)
 {
     Order order = make_order(n_streams, n_samples);
     double ns[RUNS];
-    volatile int64_t sink = 0; /* keeps the calls */
+    volatile int64_t sink = 0; /* keeps the compiler from removing the calls */
     for (int run = 0; run < RUNS; run++) {
         int64_t sum = 0;
         uint64_t x = (uint64_t)run + 1, begin = clock_boottime_usec();
@@ -84,7 +84,7 @@ static void bench_calls(const char *figure, size_t n_streams, bool random)
 
 static double msec_since(uint64_t usec) { return (double)(clock_boottime_usec() - usec) * 1e-3; }
 
-/* Where the first grain from position 1e9 on lies. cold: nothing of the file is in memory. */
+/* Measures finding the first grain from position 1e9 on. cold: no part of the file is in memory. */
 static void resume(const char *path, bool cold, double *ret_map, double *ret_first, double *ret_all)
 {
     Error err = ERROR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-encoder-facts.c - any bytes as encoder.json: refused with a text, or facts that can be used as they are. */
+/* fuzz-encoder-facts.c - arbitrary bytes as encoder.json are refused with a text, or give facts that are valid. */
 #include "data/encoder-facts.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-index-origin.c - any bytes as the origin of a compact index: refused with a text, or what is
- * written back reads the same; and any bytes as the version that a server gives. */
+/* fuzz-index-origin.c - arbitrary bytes as the origin of a compact index are refused with a text, or give an origin
+ * that can be written and read back; the bytes also serve as the version that a server returns. */
 #include "data/index-open.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-index.c - a compact index whose file was tampered with, hashes made right again: every
- * lookup ends in an answer within bounds or an error. */
+/* fuzz-index.c - a compact index with arbitrary bytes and correct hashes: every lookup returns a result within bounds
+ * or an error. */
 #include "data/index/index.h"
 
 #include "base/file.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Makes header and block hashes right, as only somebody who means it would. */
+/* Corrects the hashes of header and blocks, as an attacker would. */
 static void mend(uint8_t *file, size_t n)
 {
     IndexHeader h;
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     Index *index;
     int r = index_map(path, NULL, &index, NULL);
-    (void)unlink(path); /* the map stays; a leftover would be replaced by the next run */
+    (void)unlink(path); /* the map stays valid; a leftover file is replaced by the next run */
     if (r < 0)
         return 0;
     IndexShard shard;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-mds-index.c - bytes as an index.json. */
+/* fuzz-mds-index.c - arbitrary bytes as an index.json. */
 #include "data/mds/mds-index.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-mds.c - bytes as a shard: its table, its samples, its arrays and numbers. The first byte
- * picks the schema. */
+/* fuzz-mds.c - arbitrary bytes as a shard: its table, its samples, its arrays and numbers. The first byte selects the
+ * schema. */
 #include "data/stream/shard.h"
 #include "data/test/testing-encode.h"
 
@@ -16,16 +16,16 @@ static void try_field(const MdsColumn *column, MdsField field)
     if (column->kind == MDS_NDARRAY && mds_array_decode(column, field, &array, NULL) == 0) {
         uint8_t header[ARRAY_HEADER_MAX];
         size_t n;
-        /* An array that can be decoded can be encoded, if not always to the same bytes: a shape may be wider than
-         * need be. */
+        /* An array that can be decoded can be encoded, but not always to the same bytes: the stored shape may use more
+         * bytes than needed. */
         int r = encode_array(column, &array, header, &n);
         assert(r == 0 && n + array.n_bytes <= field.n_bytes);
     }
-    (void)mds_integer_decode(column, field, &integer, NULL); /* only that it is safe */
+    (void)mds_integer_decode(column, field, &integer, NULL); /* must only be safe */
     (void)mds_double_decode(column, field, &number, NULL);
 }
 
-/* The shard's size, then its table: what passes leads nowhere but into the shard. */
+/* Uses the bytes as the shard's size and its table: every range that passes the checks is inside the shard. */
 static void try_table(const uint8_t *data, size_t n)
 {
     const size_t n_words = n / 4;

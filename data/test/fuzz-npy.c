@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-npy.c - bytes as a .npy file; what parses formats to a file that parses alike. */
+/* fuzz-npy.c - arbitrary bytes as a .npy file; an array that parses is written to a file that parses to the same
+ * array. */
 #include "data/mds/npy.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-sources.c - bytes as what a job's record says of its sources. Sources that are accepted are the same
- * when they are written and parsed again. */
+/* fuzz-sources.c - arbitrary bytes as the sources in a job's record. Accepted sources are the same after they are
+ * written and parsed again. */
 #include "data/dataset-shape.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    _cleanup_free_ char *text = malloc(n + 1); /* of its own, so that each byte beyond it is seen */
+    _cleanup_free_ char *text = malloc(n + 1); /* so that reads beyond its end are detected */
     DatasetSources sources = {.n_streams = 77}, again;
     Error err = ERROR_INIT;
     assert(text);

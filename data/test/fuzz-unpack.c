@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-unpack.c - any bytes as a compressed shard, which the index says to hold as many bytes as the first two of them
- * say: refused with a text, or as many as that. In memory and by way of the cache. */
+/* fuzz-unpack.c - arbitrary bytes as a compressed shard, whose unpacked size according to the index is the first two of
+ * the bytes: the shard is refused with a text, or has that size. Tried in memory and through the cache. */
 #include "data/stream/cache.h"
 #include "data/stream/fetch.h"
 
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     (void)snprintf(path, sizeof(path), "%s/shard.zstd", folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert(fd >= 0 && write(fd, data + 2, n_bytes - 2) == (ssize_t)n_bytes - 2);
-    (void)close(fd); /* in memory */
+    (void)close(fd); /* a file in memory */
     const IndexShard info = {.n_samples = 1,
                              .raw_bytes = (uint64_t)data[0] << 8 | data[1],
                              .zip_bytes = n_bytes - 2,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cache.c - one cache of shards and indices, many processes: one fetches and the others wait, for
- * it or for its death; the bound holds; what the dead leave is cleared. The parent opens nothing, so
- * that it can fork at any time. */
+/* test-cache.c - one cache of shards and indices, used by many processes: one process fetches, the others wait for it
+ * or for its end; the bound holds; files of dead processes are cleared. The parent process opens no dataset, so that it
+ * can fork at any time. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -27,11 +27,11 @@ static const struct timespec pause_msec = {0, 1000000};
 typedef struct Lab {
     Fixture f;
     char uri[PATH_MAX + 8];
-    uint64_t shard_bytes; /* of all shards */
+    uint64_t shard_bytes; /* of all shards together */
     uint64_t index_bytes;
 } Lab;
 
-/* A child makes the index, too. */
+/* Makes the index; run in a child, as all work on the cache. */
 static int make_index(void *context)
 {
     Lab *lab = context;
@@ -57,7 +57,7 @@ static pid_t begin(Life *life, void *context, const char *faults)
     if (pid > 0)
         return pid;
     Error err = ERROR_INIT;
-    /* A test that fails leaves nobody behind. */
+    /* A child does not outlive the test's process. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || setenv("SDTRAIN_FAULT", faults, 1) < 0 ||
         fault_open(&err) < 0)
         _exit(3);
@@ -100,7 +100,7 @@ static void lab_begin(Lab *lab, const char *compression)
     far_begin();
 }
 
-/* Returns how many bytes the cache has now, and counts its whole files and its parts, of whatever kind. */
+/* Returns how many bytes the cache's folder has now, and counts its whole files and its parts (.part). */
 static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
 {
     uint64_t total = 0;
@@ -121,7 +121,7 @@ static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
 }
 
 /* Runs a rank that reads two passes and compares every number. A failed assertion of cmocka gives a status only in the
- * test's process, so this function returns its own. */
+ * test's process, so this function returns a status of its own. */
 static int rank_life(void *context)
 {
     Lab *lab = context;
@@ -160,12 +160,12 @@ static void one_fetches_for_all(void **state)
         Lab lab;
         pid_t ranks[4];
         lab_begin(&lab, zip ? "zstd:1" : NULL);
-        atomic_store(&far->delay_usec, 2000); /* time for the others to come */
+        atomic_store(&far->delay_usec, 2000); /* time for the other ranks to start */
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             ranks[i] = begin(rank_life, &lab, "data.none=eio");
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             assert_int_equal(end(ranks[i]), 0);
-        /* Every shard once, and the index once. */
+        /* Every shard was fetched once, and the index once. */
         assert_int_equal(atomic_load(&far->fetches), 1);
         assert_int_equal(atomic_load(&far->bytes), lab.shard_bytes + lab.index_bytes);
         int files, parts;
@@ -176,13 +176,13 @@ static void one_fetches_for_all(void **state)
     }
 }
 
-/* Looks at the cache until all processes have ended well: it never holds more than the bound. */
+/* Observes the cache until all processes have ended with status 0; the cache must never hold more than the bound. */
 static void watch(const Lab *lab, uint64_t bound, pid_t *pids, int n)
 {
     int looks = 0, files, parts;
     for (int left = n; left > 0;) {
-        /* A listing while files come and go may count both a file that is gone and its successor; under the
-         * folder's lock no file comes. */
+        /* While files are created and removed, a listing may count both a removed file and its successor. Under the
+         * folder's lock no file is created. */
         char path[PATH_MAX];
         int lock =
             cache_lock(scratch_path(&lab->f.scratch, "cache/.lock", path), 60 * USEC_PER_SEC);
@@ -212,7 +212,7 @@ static void the_bound_holds_for_all_together(void **state)
         pid_t ranks[3];
         int files, parts;
         lab_begin(&lab, zip ? "zstd:1" : NULL);
-        /* The index, three shards and a zipped one. */
+        /* Room for the index, three shards and a compressed one. */
         lab.f.job.data.cache_bytes = (int64_t)lab.index_bytes + 40000;
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             ranks[i] = begin(rank_life, &lab, "data.none=eio");
@@ -224,7 +224,7 @@ static void the_bound_holds_for_all_together(void **state)
     }
 }
 
-/* The fetcher is killed when the shard is whole but unnamed, then others come. */
+/* A fetcher is killed while its file is a part; a later process clears the part. */
 static void a_killed_fetcher_leaves_nothing(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void a_killed_fetcher_leaves_nothing(void **state)
         assert_int_equal(end(begin(rank_life, &lab, faults[i])), -SIGKILL);
         (void)look(&lab, &files, &parts);
         assert_true(parts > 0);
-        lab.f.job.data.shuffle_window = 1; /* another order */
+        lab.f.job.data.shuffle_window = 1; /* the samples have another order */
         assert_int_equal(end(begin(rank_life, &lab, "data.none=eio")), 0);
         (void)look(&lab, &files, &parts);
         assert_int_equal(parts, 0);
@@ -244,8 +244,8 @@ static void a_killed_fetcher_leaves_nothing(void **state)
     }
 }
 
-/* One process fetches while the store is away, another waits for it, the first is killed: the second fetches the shard
- * itself. */
+/* One process fetches while the store is unreachable, and another waits for it. When the first is killed, the second
+ * fetches the shard itself. */
 static void who_waits_for_a_dead_one_goes_on(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void who_waits_for_a_dead_one_goes_on(void **state)
     while (atomic_load(&far->under_way) == 0)
         (void)nanosleep(&pause_msec, NULL);
     pid_t second = begin(rank_life, &lab, "data.none=eio");
-    while (atomic_load(&far->versions) < 2) /* it opens the dataset */
+    while (atomic_load(&far->versions) < 2) /* the second process opens the dataset */
         (void)nanosleep(&pause_msec, NULL);
     assert_int_equal(kill(first, SIGKILL), 0);
     assert_int_equal(end(first), -SIGKILL);
@@ -269,7 +269,7 @@ static void who_waits_for_a_dead_one_goes_on(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* Gives a rank a real disk that is too small for the bound, in a mount namespace of its own. */
+/* Runs a rank on a real file system that is smaller than the bound, in a mount namespace of its own. */
 static int small_disk_life(void *context)
 {
     Lab *lab = context;
@@ -281,7 +281,7 @@ static int small_disk_life(void *context)
     if (r != 0)
         return r;
     uint64_t bytes = look(lab, &files, &parts);
-    /* Room was made for new files: the disk is full, and nothing is stuck. */
+    /* Old files were removed to make room for new ones, and no part is left. */
     return bytes <= 100 << 10 && files >= 2 && parts == 0 ? 0 : 2;
 }
 
@@ -294,7 +294,7 @@ static void a_disk_that_is_full_is_made_room_on(void **state)
         int status = end(begin(small_disk_life, &lab, "data.none=eio"));
         scratch_remove(&lab.f.scratch);
         if (status == 77)
-            skip(); /* not root */
+            skip(); /* only root can mount */
         assert_int_equal(status, 0);
     }
 }
@@ -327,7 +327,7 @@ static int open_index(const Lab *lab, int dataset, Index **ret)
     return r;
 }
 
-/* Opens the index of one dataset after another. */
+/* Opens the indices of all datasets in turn, five times. */
 static int indices_life(void *context)
 {
     for (int i = 0; i < 5 * DATASETS; i++) {
@@ -338,7 +338,7 @@ static int indices_life(void *context)
     return 0;
 }
 
-/* Gives the dataset other names, and the cache room for some of their indices. */
+/* Gives the dataset six names, and the cache room for the indices of `room` of them. */
 static void indices_begin(Lab *lab, int room)
 {
     lab_begin(lab, NULL);
@@ -352,7 +352,7 @@ static void indices_begin(Lab *lab, int room)
 
 static int held[2], let_go[2]; /* pipes */
 
-/* Holds an index of the cache until it is let go; the index must still be there then. */
+/* Holds an index of the cache open until the parent writes to let_go; then the cache must still have the index. */
 static int holder_life(void *context)
 {
     _cleanup_(index_freep) Index *index = NULL, *again = NULL;
@@ -360,7 +360,7 @@ static int holder_life(void *context)
     int r = open_index(context, 0, &index);
     index = index_free(index);
     if (r == 0)
-        r = open_index(context, 0, &index); /* from the cache */
+        r = open_index(context, 0, &index); /* this time from the cache */
     if (r < 0 || write(held[1], &byte, 1) != 1 || read(let_go[0], &byte, 1) != 1)
         return 1;
     int before = atomic_load(&far->fetches);
@@ -374,7 +374,7 @@ static void copies_of_indices_are_within_the_bound(void **state)
     pid_t others[3];
     char byte = 0;
     int files, parts;
-    indices_begin(&lab, 4); /* one is held, and each of the others fills one */
+    indices_begin(&lab, 4); /* one index is held open, and each of the three processes fills one */
     assert_int_equal(pipe(held), 0);
     assert_int_equal(pipe(let_go), 0);
     pid_t holder = begin(holder_life, &lab, "data.none=eio");
@@ -384,7 +384,7 @@ static void copies_of_indices_are_within_the_bound(void **state)
     watch(&lab, 4 * lab.index_bytes + 1, others, ELEMENTSOF(others));
     assert_int_equal(write(let_go[1], &byte, 1), 1);
     assert_int_equal(end(holder), 0);
-    assert_true(atomic_load(&far->fetches) > DATASETS); /* some went, and came again */
+    assert_true(atomic_load(&far->fetches) > DATASETS); /* some were removed and fetched again */
     (void)look(&lab, &files, &parts);
     assert_int_equal(files, 4);
     assert_int_equal(parts, 0);
@@ -407,7 +407,7 @@ static void an_index_without_room_has_no_name(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* The fetcher is killed while it has the index, then others come. */
+/* A fetcher is killed while its file of the index is a part; a later process clears the part. */
 static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
 {
     (void)state;
@@ -428,8 +428,8 @@ static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
     }
 }
 
-/* One process stops before its index has a name, and another waits for it; the first is killed: the second fetches the
- * index itself. */
+/* One process stops before it renames its index, and another waits for it. When the first is killed, the second fetches
+ * the index itself. */
 static void who_waits_for_an_index_goes_on(void **state)
 {
     (void)state;
@@ -452,7 +452,7 @@ static void who_waits_for_an_index_goes_on(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* ---- the cache alone ---- */
+/* ---- a cache without a loader ---- */
 
 static void put_file(Cache *cache, const char *name, size_t n_bytes)
 {
@@ -485,19 +485,19 @@ static void the_least_recently_used_goes_first(void **state)
     const char *names[] = {OWN("a"), OWN("b"), OWN("c")};
     for (size_t i = 0; i < ELEMENTSOF(names); i++) {
         put_file(cache, names[i], 10000);
-        (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* more than a tick of file times */
+        (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* longer than a file-time tick */
     }
     struct timespec old[2] = {{1000, 0}, {1000, 0}};
     char path[PATH_MAX];
     assert_int_equal(utimensat(AT_FDCWD, scratch_path(&scratch, "deep/cache/" OWN("a"), path), old,
                                0),
                      0);
-    assert_true(has_file(cache, OWN("a"), 10000)); /* used: b is the oldest now */
+    assert_true(has_file(cache, OWN("a"), 10000)); /* used now: b is the oldest file */
     put_file(cache, OWN("d"), 10000);
     assert_false(has_file(cache, OWN("b"), 10000));
     assert_true(has_file(cache, OWN("a"), 10000));
 
-    /* A file that is being read stays, however old it is. */
+    /* A file that is open for reading is not removed, however old it is. */
     int reader = cache_open(cache, OWN("c"), 10000);
     assert_true(reader >= 0);
     put_file(cache, OWN("f"), 20000);
@@ -505,7 +505,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_int_equal(cache_reserve(cache, OWN("1"), 30000), -ENOBUFS);
     (void)fd_close(reader);
 
-    /* A file that is being filled counts and stays. */
+    /* A file that is being filled counts and is not removed. */
     int fd = cache_reserve(cache, OWN("e"), 20000);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EAGAIN);
@@ -514,7 +514,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_int_equal(cache_commit(cache, OWN("e"), fd, true), 0);
     assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EEXIST);
     (void)fd_close(fd);
-    assert_false(has_file(cache, OWN("e"), 10000)); /* of another size: removed */
+    assert_false(has_file(cache, OWN("e"), 10000)); /* wrong size: the file is removed */
     assert_false(has_file(cache, OWN("e"), 20000));
     fd = cache_reserve(cache, OWN("0"), 100);
     assert_true(fd >= 0);
@@ -523,7 +523,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_true(fd >= 0);
     fd = cache_abandon(cache, OWN("0"), fd);
 
-    /* A file whose size is given later, and changes. */
+    /* A file whose size is set later, and changes. */
     fd = cache_reserve(cache, HASH("2") ".index", CACHE_ANY);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, HASH("2") ".index", CACHE_ANY), -EAGAIN);
@@ -548,7 +548,7 @@ static void write_strangers(const char *folder, const char *const *names, size_t
     }
 }
 
-/* A user who may open a file may lock it. */
+/* A user who may open a file may also lock it, so other users must not be able to open the files. */
 static void nobody_else_can_lock(void **state)
 {
     (void)state;
@@ -575,7 +575,7 @@ static void nobody_else_can_lock(void **state)
 static void only_own_files_are_removed(void **state)
 {
     (void)state;
-    /* Each is nearly one of ours. */
+    /* Each name is nearly, but not exactly, the name of a cache's file. */
     static const char *const names[] = {"shard.00000.mds",
                                         "shard.00000.mds.zstd",
                                         "x.index",
@@ -604,7 +604,7 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(unlink(path), 0);
     }
 
-    /* In a folder that is ours already these files stay, and do not count. */
+    /* In a folder that was claimed already, such files are kept and do not count. */
     assert_good(cache_new(folder, 15000, &cache, &err), err);
     put_file(cache, OWN("a"), 10000);
     write_strangers(folder, names, ELEMENTSOF(names));
@@ -615,9 +615,10 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(access(path, F_OK), 0);
     }
     cache_free(cache);
-    assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker says whose it is */
+    assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker shows a cache */
 
-    /* The folder may become something else while it is in use: a dataset, or another folder of that name. */
+    /* The folder may change its purpose while it is in use: it becomes a dataset, or another folder is mounted
+     * there. */
     write_strangers(folder, (const char *const[]){"index.json"}, 1);
     assert_int_equal(cache_reserve(cache, OWN("c"), 10000), -ENOTEMPTY);
     assert_true(has_file(cache, OWN("b"), 10000));

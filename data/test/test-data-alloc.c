@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-data-alloc.c - each allocation fails in turn while a loader is made and while a sample is read: it is said,
- * nothing leaks, and what is made afterwards loads as if nothing had been. */
+/* test-data-alloc.c - each allocation fails in turn while a loader is made and while a sample is read: the failure is
+ * reported, nothing leaks, and a later attempt works. */
 #include "base/log.h"
 #include "base/test/testing-alloc.h"
 #include "base/test/testing-leaks.h"
@@ -14,7 +14,7 @@ typedef struct Life {
     Dataset *dataset;
 } Life;
 
-/* Room for SLOTS steps of the first grain. */
+/* Returns the size of a ring of SLOTS steps of the first grain. */
 static size_t ahead_bytes(const Dataset *d)
 {
     return SLOTS * 4 * (d->n_latents + d->n_text) * sizeof(float);
@@ -86,7 +86,7 @@ static void a_loader_without_memory_is_none(_unused_ void **state)
 {
     Life life;
     begin(&life);
-    /* The loader, its reads, and three arrays of each slot. */
+    /* The allocations are the loader, its reads, and three arrays per slot. */
     assert_int_equal(alloc_sweep(make_loader, &life, ALLOCATIONS_MAX), 2 + 3 * SLOTS);
     end(&life);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-dataset-shape.c - the shapes that columns and samples tell: each length of raw bytes that has one, arrays that
- * say their own, and latents that are not spread about 1. */
+/* test-dataset-shape.c - the shapes that follow from columns and samples: from each possible length of raw bytes and
+ * from arrays with their own shape; and latents whose standard deviation is not near 1. */
 #include "data/dataset-shape.h"
 
 #include "base/json/json.h"
@@ -44,7 +44,7 @@ static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
             assert_int_equal(observe_text("bytes", n, &shape, &err), 1);
             assert_int_equal(shape.text_tokens, 77);
             assert_int_equal(shape.text_dim, widths[i]);
-            assert_int_equal(observe_text("bytes", n, &shape, &err), 1); /* as is known */
+            assert_int_equal(observe_text("bytes", n, &shape, &err), 1); /* the known shape */
             for (size_t off = 0; off < 2; off++) {
                 shape = (DatasetShape){0};
                 assert_int_equal(observe_text("bytes", off ? n + 2 : n - 2, &shape, &err), -EINVAL);
@@ -54,7 +54,7 @@ static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
         }
 }
 
-/* Raw bytes cannot contradict a shape by its order, but by their number. */
+/* Raw bytes contradict a known shape if their number differs; their order cannot show. */
 static void raw_texts_are_held_against_what_is_known(_unused_ void **state)
 {
     DatasetShape shape = {.text_tokens = 5, .text_dim = 7};
@@ -67,7 +67,7 @@ static void raw_texts_are_held_against_what_is_known(_unused_ void **state)
     assert_names(err, "text of 77x768, but that of data.empty_text or data.streams[0] is 5x7");
     assert_int_equal(observe_text("bytes", 5 * 7 * 8, &shape, &err), -EINVAL);
     const MdsColumn column = column_of("bytes");
-    assert_int_equal(dataset_observe_text(&column, NULL, &shape, &err), 0); /* a sample would */
+    assert_int_equal(dataset_observe_text(&column, NULL, &shape, &err), 0); /* a sample is needed */
     assert_int_equal(observe_text("ndarray:float16:5,7", 5 * 7 * 2, &shape, &err), 1);
     assert_int_equal(observe_text("ndarray:float16:7,5", 5 * 7 * 2, &shape, &err), -EINVAL);
     assert_names(err, "text of 7x5");
@@ -130,12 +130,12 @@ static void each_array_has_the_shape_of_the_first(_unused_ void **state)
     Error err = ERROR_INIT;
     data.latents = "ndarray:float16";
     assert_int_equal(open_with(&data, &err), 0);
-    data.turned = 1; /* as many values */
+    data.turned = 1; /* the same number of values */
     assert_int_equal(open_with(&data, &err), -EBADMSG);
     assert_names(err, "column latents: its array is 4x3x6, 4x6x3 is wanted");
 }
 
-/* About their mean, wherever it lies. */
+/* The standard deviation is taken about the mean, whatever the mean is. */
 static void latents_are_spread_about_1(_unused_ void **state)
 {
     static const struct {
@@ -155,7 +155,7 @@ static void latents_are_spread_about_1(_unused_ void **state)
     }
 }
 
-/* ---- the empty caption, and what the data are called ---- */
+/* ---- the empty caption, and the data's digest ---- */
 
 static int read_empty(const Fixture *f, int n_dims, const uint64_t *dims, DatasetShape *shape,
                       Error *err)
@@ -181,7 +181,7 @@ static int read_empty(const Fixture *f, int n_dims, const uint64_t *dims, Datase
     return r;
 }
 
-/* Tokens x dim, or a batch of one. */
+/* The array may be tokens x dim, or a batch of one. */
 static void an_empty_caption_may_be_a_batch_of_one(_unused_ void **state)
 {
     static const struct {
@@ -208,7 +208,7 @@ static void an_empty_caption_may_be_a_batch_of_one(_unused_ void **state)
     scratch_remove(&f.scratch);
 }
 
-/* In the words in which two jobs' data are compared. */
+/* The text by which two jobs' data are compared names the streams. */
 static void a_datasets_terms_name_its_streams(_unused_ void **state)
 {
     Fixture f;
@@ -228,7 +228,7 @@ static void a_datasets_terms_name_its_streams(_unused_ void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A thread is made with all signals blocked; the caller's stay as they are. */
+/* The loader starts its thread with all signals blocked; the caller's signal mask is the same afterwards. */
 static void the_callers_signals_stay_as_they_are(_unused_ void **state)
 {
     Fixture f;

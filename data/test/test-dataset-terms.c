@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-dataset-terms.c - encoder.json: each key is checked; a job that leaves out what it says is the job that says it;
- * streams of different encoders, a job file that contradicts it, and one that changed since are refused by name. */
+/* test-dataset-terms.c - encoder.json: each key is checked; a job that leaves out the terms in encoder.json is the same
+ * job as one that repeats them; streams of different encoders, a job file that contradicts encoder.json, and an
+ * encoder.json that has changed since submission are refused by name. */
 #include "data/dataset-look.h"
 #include "data/dataset-terms.h"
 #include "data/encoder-facts.h"
@@ -19,7 +20,7 @@ static const char *const good =
     "\"text\": {\"column\": \"text\", \"shape\": [5, 7]}, \"empty_text\": \"empty.npy\", "
     "\"rejected\": {\"decode\": 3}, \"later\": [1]}";
 
-/* text with the first occurrence of `from` replaced; the caller's. */
+/* Returns text with the first occurrence of `from` replaced; the caller frees it. */
 static char *with(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);
@@ -78,7 +79,7 @@ static void every_key_is_checked(void **state)
         assert_int_equal(encoder_facts_parse("e.json", text, strlen(text), &facts, &err), -EINVAL);
         assert_names(err, cases[i].says);
     }
-    /* Bounded before anything is built of it. */
+    /* The size is checked before anything is parsed. */
     _cleanup_free_ char *long_text = malloc(ENCODER_FACTS_MAX + 1);
     memset(long_text, '[', ENCODER_FACTS_MAX + 1);
     assert_int_equal(encoder_facts_parse("e.json", long_text, ENCODER_FACTS_MAX + 1, &facts, &err),
@@ -96,7 +97,7 @@ static void put_text(const Fixture *f, const char *name, const char *text)
                 err);
 }
 
-/* One dataset as sdprep encode leaves it, and a job that says nothing of it. */
+/* Makes one dataset as sdprep encode leaves it, and a job that states none of its terms. */
 static void begin(Fixture *f)
 {
     char path[PATH_MAX];
@@ -107,7 +108,7 @@ static void begin(Fixture *f)
     memcpy(f->empty, path, sizeof(path));
 }
 
-/* sdctl and a rank say the same. */
+/* Checks that sdctl and a rank refuse the job with the same text. */
 static void refused(const Fixture *f, const char *word, const char *word2)
 {
     Error err = ERROR_INIT;
@@ -122,7 +123,7 @@ static void refused(const Fixture *f, const char *word, const char *word2)
     assert_names(err, word2);
 }
 
-/* As a rank: of the job, the network's config and the data. */
+/* Computes the identity as a rank does: from the job, the network's config and the data. */
 static Hash identity_of(const Dataset *dataset, const Job *job)
 {
     const JobNamed named = dataset_job_named(dataset, "{}");
@@ -163,12 +164,12 @@ static void a_short_job_is_the_long_one(void **state)
     dataset = open_dataset(&f);
     assert_true(hash_equal(identity, identity_of(dataset, &f.job)));
     dataset_free(dataset);
-    /* A job that needs nothing of encoder.json is noted as before there was one. */
+    /* If a job needs nothing from encoder.json, the hash of encoder.json is not noted. */
     assert_good(dataset_look(&f.job, &look, &err), err);
     assert_int_equal(strlen(dataset_sources_format(&look.sources, again)), 32 + 1 + 32);
     assert_int_equal(strncmp(text, again, 32 + 1 + 32), 0);
 
-    /* And one that drops no caption has no use for the empty one. */
+    /* A job that drops no captions does not need the empty caption's embedding. */
     f.job.data.empty_text_uri = NULL;
     f.job.train.caption_drop = 0;
     dataset = open_dataset(&f);
@@ -177,7 +178,8 @@ static void a_short_job_is_the_long_one(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* Columns of other names are found under the names that encoder.json says, and the job is the one that names them. */
+/* Columns are found under the names in encoder.json, and the job's identity is that of a job that states these
+ * names. */
 static void columns_have_the_names_that_it_says(void **state)
 {
     (void)state;
@@ -224,13 +226,13 @@ static void what_contradicts_it_is_refused(void **state)
             "first/encoder.json: scaling_factor: latents are multiplied by 0.18215;");
     f.job.data.latent_scale = 1;
 
-    /* Another file for the empty caption is a choice, not a contradiction. */
+    /* Naming another file for the empty caption is a choice, not a contradiction. */
     char path[PATH_MAX];
     Error err = ERROR_INIT;
     char *bytes;
     size_t n;
     assert_good(file_read(f.empty, 1 << 20, &bytes, &n, &err), err);
-    bytes[n - 1] = 0x3c; /* 1.0 */
+    bytes[n - 1] = 0x3c; /* the half-precision number 1.0 */
     assert_good(file_write(scratch_path(&f.scratch, "own.npy", path), bytes, n, 0, &err), err);
     free(bytes);
     f.job.data.empty_text_uri = path;
@@ -239,7 +241,7 @@ static void what_contradicts_it_is_refused(void **state)
     dataset_free(dataset);
     f.job.data.empty_text_uri = NULL;
 
-    /* The file of another dataset. */
+    /* An encoder.json that belongs to another dataset is refused. */
     for (int i = 0; i < 2; i++) {
         _cleanup_free_ char *other =
             with(good, i ? "[5, 7]" : "[4, 6, 3]", i ? "[7, 5]" : "[4, 3, 6]");
@@ -255,7 +257,8 @@ static void what_contradicts_it_is_refused(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A store that refuses what is not there must not end a job that needs nothing of it; one that is away must. */
+/* A store that refuses access to a missing encoder.json must not end a job that needs nothing from it; an unreachable
+ * store must. */
 static void a_store_that_refuses_has_none(void **state)
 {
     (void)state;
@@ -297,7 +300,7 @@ static void what_nobody_says_is_asked_for(void **state)
     refused(&f, "no column \"txt\"",
             "there is no encoder.json that would name it: write data.text with the name of its "
             "column of text embeddings");
-    f.job.data.names_text = true; /* then it is a slip of the pen */
+    f.job.data.names_text = true; /* a name in the job file may be a typing error */
     Error err = ERROR_INIT;
     DatasetLook look;
     assert_int_equal(dataset_look(&f.job, &look, &err), -EINVAL);
@@ -305,7 +308,8 @@ static void what_nobody_says_is_asked_for(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A folder that was moved, or is not mounted: no word of a file that was in it, and no advice to train otherwise. */
+/* If the dataset's folder was moved or is not mounted, the error names the folder: not a file in it, and not another
+ * way to train. */
 static void a_dataset_that_is_gone_is_what_is_told(void **state)
 {
     (void)state;
@@ -357,7 +361,7 @@ static void streams_must_be_of_one_encoder(void **state)
         refused(&f, "data.streams[1].uri: ", says);
         refused(&f, other, "what different encoders made");
     }
-    /* Recipe and machine may differ. */
+    /* The recipes and the numerics of two streams may differ. */
     _cleanup_free_ char *recipe =
         with(good, "\"later\": [1]", "\"numerics\": \"x\", \"recipe\": {}");
     put_text(&f, "second/encoder.json", recipe);
@@ -365,8 +369,8 @@ static void streams_must_be_of_one_encoder(void **state)
     check_steps(&f, dataset, 0, 10, 0, 6, 1 << 16);
     dataset_free(dataset);
 
-    /* Nothing is known of a stream without an encoder.json; that of the other stream holds for both, whichever comes
-     * first. */
+    /* Nothing is known of a stream without an encoder.json. The encoder.json of the other stream applies to both,
+     * whichever is first. */
     char path[PATH_MAX];
     assert_int_equal(unlink(scratch_path(&f.scratch, "second/encoder.json", path)), 0);
     dataset_free(open_dataset(&f));
@@ -396,7 +400,7 @@ static Hash hash_of_file(const Fixture *f, const char *name)
     return hash_bytes(text, n);
 }
 
-/* Also where nobody submitted the job: encoder.json has the hashes of the files beside it. */
+/* encoder.json has the hashes of the files beside it, so changed files are found even if the job was not submitted. */
 static void files_of_another_dataset_are_found(void **state)
 {
     (void)state;
@@ -436,7 +440,7 @@ static void files_of_another_dataset_are_found(void **state)
         if (opens == 0)
             dataset_free(dataset);
     }
-    /* Another file than the one that it names is the job's own choice. */
+    /* A job may name another file for the empty caption than encoder.json does. */
     _cleanup_free_ char *text =
         with(good, "\"later\": [1]",
              "\"files\": {\"empty.npy\": \"00000000000000000000000000000002\"}");
@@ -461,7 +465,7 @@ static void what_changed_since_the_start_is_found(void **state)
     assert_good(dataset_open_submitted(&f.job, text, &dataset, &err), err);
     dataset_free(dataset);
 
-    /* A byte of it, though it says the same; it is gone; it is there again. */
+    /* encoder.json gets another byte without another meaning; then it is removed; then it is restored. */
     _cleanup_free_ char *longer = with(good, "[1]}", "[1] }");
     put_text(&f, "first/encoder.json", longer);
     assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
@@ -474,7 +478,7 @@ static void what_changed_since_the_start_is_found(void **state)
     assert_good(dataset_open_submitted(&f.job, text, &dataset, &err), err);
     dataset_free(dataset);
 
-    /* The file that it names. */
+    /* The file that encoder.json names is changed, then removed. */
     scratch_flip(f.empty, -1);
     assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
     assert_names(err, "first/empty.npy is not what it was when the job was submitted");
@@ -485,7 +489,7 @@ static void what_changed_since_the_start_is_found(void **state)
     assert_names(err, "first/empty.npy");
     refused(&f, "first/encoder.json names: data.empty_text: ", "first/empty.npy");
 
-    /* A record of another job. */
+    /* The job's record has the sources of another job. */
     text[0] = '\0';
     f.job.train.caption_drop = 0;
     assert_good(dataset_look(&f.job, &look, &err), err);

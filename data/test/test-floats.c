@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-floats.c - what a payload's numbers become: each value of each type, at each position of an array and at any
- * alignment, is the float that it says, and none that is not finite passes. */
+/* test-floats.c - conversion of a payload's numbers: each value of each type, at each position of an array and at any
+ * alignment, becomes the right float, and a value that is not finite is refused. */
 #include "base/number/half.h"
 #include "base/test/testing.h"
 #include "data/floats.h"
@@ -13,7 +13,7 @@ enum { N_MAX = 37, ROOM = N_MAX * 8 + 8 };
 
 static const MdsNumber types[] = {MDS_FLOAT16, MDS_FLOAT32, MDS_FLOAT64};
 
-/* Puts a value into the array, as its type has it. */
+/* Puts a value into the array in the array's type. */
 static void put(MdsNumber type, uint8_t *bytes, size_t i, double value)
 {
     const uint16_t half = half_from_float((float)value);
@@ -37,7 +37,7 @@ static void each_position_is_looked_at(_unused_ void **state)
     const double bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     for (size_t t = 0; t < ELEMENTSOF(types); t++)
         for (size_t n = 1; n <= N_MAX; n++)
-            for (size_t at = 0; at <= n; at++) { /* at n: none is bad */
+            for (size_t at = 0; at <= n; at++) { /* at == n: no value is bad */
                 uint8_t room[ROOM], *bytes = room + n % 8;
                 float found[N_MAX + 1];
                 Error err = ERROR_INIT;
@@ -63,7 +63,7 @@ static int expand_one(MdsNumber type, double value, float *ret)
     return dataset_expand("column", "x", type, bytes, 1, ret, NULL);
 }
 
-/* The largest finite value of each type passes, and what a float cannot hold does not. */
+/* The largest finite value of each type is accepted, and a value that a float cannot hold is not. */
 static void the_range_of_floats_ends_where_it_ends(_unused_ void **state)
 {
     const double largest = 0x1.fffffep127;
@@ -77,7 +77,7 @@ static void the_range_of_floats_ends_where_it_ends(_unused_ void **state)
         assert_true(found == (float)(sign * largest));
         assert_int_equal(expand_one(MDS_FLOAT64, sign * 1e39, &found), -EBADMSG);
     }
-    assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000001p0, &found), 0); /* a tie: to even */
+    assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000001p0, &found), 0); /* ties go to even */
     assert_true(found == 1);
     assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000003p0, &found), 0);
     assert_true(found == 0x1.000004p0F);

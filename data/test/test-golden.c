@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-golden.c - datasets that mosaicml-streaming wrote (tests/golden/make-mds.py): our reader
- * reads their values, and our writer writes the same bytes. */
+/* test-golden.c - datasets that mosaicml-streaming wrote (tests/golden/make-mds.py): index and shards read the same
+ * values, and mds-writer.h writes the same bytes. */
 #include "data/index-open.h"
 #include "data/mds/npy.h"
 #include "data/stream/shards.h"
@@ -49,7 +49,7 @@ static void golden_close(Golden *g)
     scratch_remove(&g->scratch);
 }
 
-/* Sample i of all samples of the dataset. */
+/* Reads sample i, counted over all shards of the dataset. */
 static void golden_read(Golden *g, uint64_t i)
 {
     Error err = ERROR_INIT;
@@ -82,7 +82,7 @@ static int64_t integer_of(const Golden *g, const char *name)
     int64_t value;
     const MdsColumn *column = column_of(g, name, &field);
     assert_good(mds_integer_decode(column, field, &value, &err), err);
-    if (column->kind == MDS_SCALAR) { /* and back */
+    if (column->kind == MDS_SCALAR) { /* encoding gives the same bytes */
         uint8_t bytes[8];
         assert_int_equal(encode_integer(column, value, bytes), 0);
         assert_memory_equal(bytes, field.data, field.n_bytes);
@@ -165,7 +165,7 @@ static double element(const MdsArray *a, size_t i)
     return value;
 }
 
-/* Decodes an array column; its header must come out the same when encoded. */
+/* Decodes an array column; encoding it must give the same header. */
 static MdsArray array_of(const Golden *g, const char *name)
 {
     Error err = ERROR_INIT;
@@ -244,7 +244,7 @@ static void latents_are_read(void **state)
             assert_text(&g, "caption", text);
             if (i % 5 == 3)
                 continue;
-            /* The valid-th valid sample is this one. */
+            /* The lookup by number among the valid samples must find this sample. */
             IndexPlace place;
             const void *bytes;
             size_t n;
@@ -276,7 +276,7 @@ static void assert_same_file(const char *a, const char *b)
     free(y);
 }
 
-/* Reads a golden dataset and writes it again: every file must come out the same. */
+/* Reads a golden dataset and writes it again: every file must be the same. */
 static void write_again(const char *name, const char *const *hashes, size_t n_hashes,
                         const char *compression, uint64_t size_limit)
 {
@@ -312,7 +312,8 @@ static void write_again(const char *name, const char *const *hashes, size_t n_ha
         if (!compression)
             assert_same_file(a, b);
     }
-    if (compression) { /* zstd's bytes are its version's; what they unpack to is hashed */
+    /* The bytes of zstd depend on its version, so the hashes of the unpacked bytes are compared. */
+    if (compression) {
         Index *index;
         Shards *shards;
         assert_good(index_open(out, NULL, &index, &err), err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and
- * every corruption found. */
+/* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and detection of every
+ * corruption. */
 #include "base/json/json.h"
 #include "data/index-open.h"
 #include "data/index/index-format.h"
@@ -26,7 +26,7 @@ static const ScratchData small = {.n_samples = 3000,
 typedef struct Fixture {
     Scratch scratch;
     Store *store;
-    char data[PATH_MAX], file[PATH_MAX]; /* the dataset, its compact index */
+    char data[PATH_MAX], file[PATH_MAX]; /* the dataset's folder, its compact index */
 } Fixture;
 
 static Fixture fixture_make(const ScratchData *data)
@@ -101,7 +101,7 @@ static void the_bytes_depend_on_the_dataset_alone(void **state)
     assert_int_equal(n, m);
     assert_memory_equal(x, y, n);
 
-    /* Hashes of samples make a larger file, not another dataset. */
+    /* Hashes of samples make the file larger, but the dataset's digest stays the same. */
     Index *plain = open_index(&a);
     assert_good(index_build(b.store, true, NULL, NULL, &z, &k, &err), err);
     assert_true(k > n);
@@ -155,7 +155,7 @@ static void a_stale_index_is_made_anew(void **state)
     fixture_end(&f);
 }
 
-/* Any flipped byte of the file is found: at opening or when the part it lies in is used. */
+/* Any flipped byte of the file is found: when the file is opened, or when the part with the byte is used. */
 static void every_flipped_byte_is_found(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void every_flipped_byte_is_found(void **state)
         assert_true(r == -EBADMSG || at >= body + h.columns); /* the core's padding is not read */
         index_free(index);
     }
-    /* An index that does not verify is made anew. */
+    /* An index that does not verify is made again. */
     bytes[100] ^= 1;
     assert_good(file_write(f.file, bytes, n, 0, &err), err);
     index = open_index(&f);
@@ -214,7 +214,7 @@ static void a_folder_that_cannot_be_written_uses_the_cache(void **state)
     char folder[PATH_MAX];
     _cleanup_(cache_freep) Cache *cache = NULL;
     assert_good(cache_new(scratch_path(&f.scratch, "cache", folder), 0, &cache, &err), err);
-    /* A folder in the way refuses the file to root as well. */
+    /* A folder of the file's name prevents writing the file, even for root. */
     assert_int_equal(mkdir(f.file, 0755), 0);
     for (int again = 0; again < 2; again++) {
         assert_good(index_open(f.store, cache, &index, &err), err);
@@ -250,7 +250,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     assert_true(is_there(folder, name));
     index_free(open_index(&f));
 
-    /* The folder is somebody else's, is a file, or is not named: only this process has the index. */
+    /* CACHE_DIRECTORY is a dataset, is a file, or is not set: only this process has the index. */
     for (int i = 0; i < 3; i++) {
         char in_file[PATH_MAX + 16];
         (void)snprintf(in_file, sizeof(in_file), "%s/index.json", f.data);
@@ -263,7 +263,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     }
     assert_false(is_there(f.data, name));
 
-    /* There is no place at all. */
+    /* There is no folder in which the index can be kept. */
     _cleanup_free_ char *kept = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
     assert_int_equal(setenv("TMPDIR", "/nowhere", 1), 0);
     assert_int_equal(index_open(f.store, NULL, &index, &err), -ENOTDIR);
@@ -353,7 +353,7 @@ static void bad_index_json_is_refused_by_name(void **state)
     scratch_remove(&scratch);
 }
 
-/* Streaming's reader takes columns as index.json names them, and any of the hashes that there are. */
+/* Columns may be in any order, and the hash algorithms may be any that Streaming knows. */
 static void what_streaming_reads_is_read(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-kept-shard.c - what is kept of a shard while reads and fetches of it meet. */
+/* test-kept-shard.c - a shard that is fetched in the background and read from the cache at the same time. */
 #include "base/clock.h"
 #include "data/index-open.h"
 #include "data/stream/sample-read.h"
@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-/* While a shard is fetched in the background its file comes into the cache from elsewhere, and is read: what was opened
- * first is closed when the fetch ends. */
+/* While a shard is fetched in the background, another process puts its file into the cache, and a read opens that file.
+ * When the fetch ends, the file that was opened first is closed. */
 static void a_shard_comes_twice(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void a_shard_comes_twice(void **state)
     }
     sample_read_end(&read);
     sample_read_clear(&read);
-    shards_free(shards); /* it counts what is open */
+    shards_free(shards); /* asserts that no shard is counted as open */
     scratch_remove(&f.scratch);
 }
 

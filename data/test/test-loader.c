@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-loader.c - dataset and loader: the right samples in the right layout whatever shards, cache
- * and position; and each fault of the data ends in a text that names it. */
+/* test-loader.c - dataset and loader: the right samples in the right layout, for any shards, cache and position; and
+ * each fault of the data ends with an error that names it. */
 #include "base/fault.h"
 #include "data/dataset-internal.h"
 #include "data/dataset-look.h"
@@ -26,22 +26,22 @@ static void samples_come_right(void **state)
     for (size_t i = 0; i < ELEMENTSOF(sets); i++)
         for (int cached = 0; cached < 2; cached++) {
             ScratchData data = sets[i];
-            if (i == 3) /* a dynamic array carries its own header: written as bytes would be */
+            if (i == 3) /* an array without a shape in its encoding would need a header */
                 data.latents = "ndarray:float16:4,6,3";
             Fixture f;
             fixture_make(&f, &data);
             if (cached) {
                 f.job.data.cache_dir = f.cache;
-                f.job.data.cache_bytes = 40000; /* a few shards */
+                f.job.data.cache_bytes = 40000; /* room for a few shards */
             }
             f.job.data.latent_scale = i == 0 ? 0.75 : 1;
             Dataset *dataset = open_dataset(&f);
             assert_non_null(dataset_empty_text(dataset));
             assert_int_equal(dataset_shape(dataset)->text_dim, 7);
-            assert_int_equal(dataset_reads_ahead(dataset), 1); /* all is local */
-            check_steps(&f, dataset, 0, 50, 0, 6, 1); /* two passes and more, a ring of one step */
+            assert_int_equal(dataset_reads_ahead(dataset), 1); /* all streams are local */
+            check_steps(&f, dataset, 0, 50, 0, 6, 1); /* more than two passes, a ring of one step */
             check_steps(&f, dataset, 11, 20, 2, 3, 1 << 20);
-            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* up to the last step */
+            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* to the last step */
             dataset_free(dataset);
             scratch_remove(&f.scratch);
         }
@@ -129,7 +129,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     open_refused(&f, -EINVAL, "data.streams[1]", "4x3x6, but those of data.streams[0] are 4x6x3");
     scratch_remove(&f.scratch);
 
-    /* Raw latents of a VAE, or ones scaled twice. */
+    /* Raw latents of a VAE, or latents that were scaled twice. */
     for (int i = 0; i < 2; i++) {
         ScratchData wide = plain;
         wide.scale = i ? 5.5F : 0.18F;
@@ -141,7 +141,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     }
 }
 
-/* The error that the loop sees at the position where it strikes; earlier grains are good. */
+/* Checks the error that the loop gets at the position of the fault; earlier grains are good. */
 static void loader_fails(Fixture *f, Dataset *dataset, int code, const char *word,
                          const char *word2)
 {
@@ -162,7 +162,7 @@ static void loader_fails(Fixture *f, Dataset *dataset, int code, const char *wor
     assert_names(err, "3 attempts");
     assert_names(err, word);
     assert_names(err, word2);
-    /* It sticks. */
+    /* The error stays the same for later requests. */
     Error again = ERROR_INIT;
     int64_t step = 0;
     (void)sscanf(strstr(err.text, "position "), "position %" SCNd64, &step);
@@ -236,7 +236,7 @@ static void a_wrong_hash_in_index_json_stops(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A shard of another length, and one whose sizes lead out of it, but whose hash is not recorded. */
+/* An offset that leads out of a shard, in a shard without a recorded hash, is reported. */
 static void broken_offsets_stop(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ static void sample_hashes_find_what_no_shard_hash_would(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* The shard was opened and its hash held; then the disk loses a bit. */
+/* A shard is damaged after it was opened and verified: the next read finds the damage. */
 static void what_rots_after_it_was_verified_is_found(void **state)
 {
     (void)state;
@@ -298,7 +298,7 @@ static void what_rots_after_it_was_verified_is_found(void **state)
         check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
         scratch_flip(path, places[i].at);
         loader_fails(&f, dataset, -EBADMSG, places[i].word, "index.json says");
-        scratch_flip(path, places[i].at); /* and gives it back: read again, believed again */
+        scratch_flip(path, places[i].at); /* restored: read and accepted again */
     }
     check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
     assert_true(hash_equal(digest, dataset_digest(dataset)));
@@ -306,11 +306,11 @@ static void what_rots_after_it_was_verified_is_found(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* sdctl looks at a dataset, and a rank opens it with the sources that this look noted. */
+/* sdctl inspects a dataset, and a rank opens it with the hashes that sdctl noted. */
 static void a_look_sees_what_a_rank_sees(void **state)
 {
     (void)state;
-    /* Where the encoding says nothing the first sample that has latents does. */
+    /* If the encoding does not give the shapes, the first sample that has latents does. */
     ScratchData bytes = plain;
     bytes.latents = "bytes";
     bytes.height = bytes.width = 5;
@@ -333,7 +333,7 @@ static void a_look_sees_what_a_rank_sees(void **state)
         assert_memory_equal(dataset_shape(dataset), &look.shape, sizeof(look.shape));
         dataset_free(dataset);
 
-        for (size_t at = 0; text[at]; at += 33) { /* each of the two hashes */
+        for (size_t at = 0; text[at]; at += 33) { /* at each of the two hashes */
             text[at] = text[at] == 'a' ? 'b' : 'a';
             assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
             assert_names(err, at ? "data.streams[0]: " : "data.empty_text: ");
@@ -356,7 +356,7 @@ static void set_faults(const char *faults)
     assert_good(fault_open(&err), err);
 }
 
-/* A fault that passes: two failing attempts cost a pause, not the job. */
+/* After a temporary fault, two failed attempts only cause a pause. */
 static void passing_faults_are_retried(void **state)
 {
     (void)state;
@@ -400,7 +400,7 @@ static void the_cache_stays_within_its_bound(void **state)
     assert_true(n >= 2 && total <= 45000);
     dataset_free(dataset);
 
-    /* A later process finds them; a corrupt one is fetched again. */
+    /* A later process uses the cached files; a corrupt file is fetched again. */
     dir = opendir(f.cache);
     for (struct dirent *e; (e = readdir(dir));)
         if (strstr(e->d_name, ".mds")) {
@@ -415,7 +415,7 @@ static void the_cache_stays_within_its_bound(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* The error of the first step that cannot be read. */
+/* Returns the error of the first step that cannot be read. */
 static int failure_of(Fixture *f, Dataset *dataset, Error *err)
 {
     Loader *loader;
@@ -431,7 +431,7 @@ static int failure_of(Fixture *f, Dataset *dataset, Error *err)
     return r;
 }
 
-/* index.json with another hash of what each shard but the first unpacks to. */
+/* Changes, in index.json, the hash of the unpacked bytes of each shard except the first. */
 static void change_unpacked_hashes(const char *path)
 {
     char *text;
@@ -442,7 +442,7 @@ static void change_unpacked_hashes(const char *path)
     for (char *at = text; (at = strstr(at, "\"raw_data\"")); n_shards++) {
         assert_non_null(at = strstr(at, "\"xxh3_64\": \""));
         at += strlen("\"xxh3_64\": \"");
-        if (n_shards > 0) /* the first is read by whoever opens the dataset */
+        if (n_shards > 0) /* the first shard is read when the dataset is opened */
             *at = *at == '0' ? '1' : '0';
     }
     assert_true(n_shards > 3);
@@ -450,8 +450,8 @@ static void change_unpacked_hashes(const char *path)
     free(text);
 }
 
-/* The shard that came is whole, but the bytes unpacked from it are not those that index.json names: they are handed out
- * neither from memory nor from a file of the cache, and the cache does not keep them. */
+/* The shard that was fetched is intact, but its unpacked bytes do not have the hash in index.json: they are not
+ * returned from memory or from a file of the cache, and the cache does not keep them. */
 static void what_is_unpacked_has_hashes_of_its_own(void **state)
 {
     (void)state;
@@ -490,7 +490,7 @@ static void not_finite_values_stop(void **state)
     char path[PATH_MAX];
     FILE *file = fopen(scratch_path(&f.scratch, "first/shard.00003.mds", path), "r+b");
     assert_non_null(file);
-    /* The last bytes are the last sample's text: a NaN. */
+    /* The last bytes are the end of the last sample's text; they become a NaN. */
     assert_int_equal(fseek(file, -2, SEEK_END), 0);
     assert_int_equal(fwrite("\xff\x7f", 1, 2, file), 2);
     assert_int_equal(fclose(file), 0);
@@ -517,10 +517,10 @@ static void waits_are_bounded(void **state)
     assert_names(err, "before step 4 is released");
     loader_free(loader);
 
-    /* A read that hangs: the wait ends by its own bound. */
+    /* If a read does not finish, the wait ends at its own timeout. */
     set_faults("data.read=eio@*");
     assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
-    assert_int_equal(loader_get(loader, 0, 0, 1000, &grain, &err), -ETIMEDOUT); /* it retries */
+    assert_int_equal(loader_get(loader, 0, 0, 1000, &grain, &err), -ETIMEDOUT); /* retried */
     loader_free(loader);
     set_faults("data.none=eio");
     dataset_free(dataset);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-mds.c - encodings, samples that contradict themselves, checksums, halves, and what the
+/* test-mds.c - encodings, samples that contradict themselves, checksums, half-precision numbers, and input that the
  * writer refuses. */
 #include "base/number/hash.h"
 #include "data/mds/checksum.h"
@@ -94,7 +94,7 @@ static void samples_that_contradict_themselves_are_refused(void **state)
     assert_names(err, "column a");
 
     columns[2] = columns[0];
-    assert_int_equal(mds_schema_init(columns, 3, &schema, &err), -EINVAL); /* the same name twice */
+    assert_int_equal(mds_schema_init(columns, 3, &schema, &err), -EINVAL); /* a name twice */
     assert_int_equal(mds_schema_init(columns, 0, &schema, &err), -EINVAL);
 }
 
@@ -116,11 +116,11 @@ static void broken_arrays_are_refused(void **state)
         {{7, 1 << 2, 1, 1}, 4, -EBADMSG},          /* no such type */
         {{8}, 1, -EBADMSG},                        /* no shape */
         {{8, 0, 1}, 3, -EBADMSG},                  /* no dimensions */
-        {{8, 63 << 2, 1}, 3, -EBADMSG},            /* more than we handle */
+        {{8, 63 << 2, 1}, 3, -EBADMSG},            /* more than MDS_DIMS_MAX */
         {{8, 2 << 2, 1}, 3, -EBADMSG},             /* the shape is cut */
-        {{8, 1 << 2, 0}, 3, -EBADMSG},             /* empty */
+        {{8, 1 << 2, 0}, 3, -EBADMSG},             /* a dimension of 0 */
         {{8, 1 << 2, 3, 1, 2}, 5, -EBADMSG},       /* the values are cut */
-        {{8, 1 << 2, 3, 1, 2, 3, 4}, 7, -EBADMSG}, /* and too many */
+        {{8, 1 << 2, 3, 1, 2, 3, 4}, 7, -EBADMSG}, /* too many values */
         {{66, 2 << 2 | 3, 255, 255, 255, 15, 0, 0, 0, 0, 255, 255, 255, 15, 0, 0, 0, 0, 1},
          19,
          -EBADMSG},
@@ -134,7 +134,7 @@ static void broken_arrays_are_refused(void **state)
         if (r < 0)
             assert_names(err, "column x");
     }
-    /* An array that is malformed, or not as the column says, is not encoded. */
+    /* An array that is malformed, or contradicts its column, is not encoded. */
     uint8_t header[ARRAY_HEADER_MAX];
     size_t n;
     MdsArray array = {.number = MDS_FLOAT32, .n_dims = 1, .dims = {2}, .values = "", .n_bytes = 7};
@@ -202,8 +202,8 @@ static void numbers_keep_their_range(void **state)
     assert_true(number == 0x1p64);
 }
 
-/* Against the definition of the format, for every half; the CPU's conversion gives the same bits.
- */
+/* Every half-precision number is compared with the definition of the format; the CPU's conversion gives the same
+ * bits. */
 static void halves_are_exact(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void halves_are_exact(void **state)
         if (!isnan(value))
             assert_int_equal(half_from_float(f), i);
     }
-    /* Between neighbours: to the nearer one, and to the even one from the middle. */
+    /* A value between neighbours is rounded to the nearer one, and from the middle to the even one. */
     for (int i = 0; i < 0x7bff; i++) {
         double low = (double)half_to_float((uint16_t)i),
                high = (double)half_to_float((uint16_t)(i + 1));
@@ -240,14 +240,14 @@ static void halves_are_exact(void **state)
     assert_int_equal(half_from_float(-(float)INFINITY), 0xfc00);
     assert_true(isnan(half_to_float(half_from_float((float)NAN))));
     assert_int_equal(half_from_float(1e-30F), 0);
-    /* Unaligned, and a length that no vector divides. */
+    /* Unaligned input whose length is not a multiple of a vector's. */
     uint8_t bytes[2 * 13 + 1];
     for (int i = 0; i < 13; i++)
         memcpy(bytes + 1 + 2 * i, &all[i * 4999], 2);
     assert_true(half_expand(bytes + 1, 13, wide));
     for (int i = 0; i < 13; i++)
         assert_memory_equal(&wide[i], &(float){half_to_float(all[i * 4999])}, 4);
-    /* One that is not finite, wherever it is. */
+    /* A value that is not finite is found at any place. */
     static const uint16_t bad[] = {0x7c00, 0xfc00, 0x7c01, 0xffff};
     for (int i = 0; i < 13; i++) {
         memcpy(bytes + 1 + 2 * i, &bad[i % 4], 2);
@@ -260,7 +260,7 @@ static void halves_are_exact(void **state)
 static void checksums_match_published_values(void **state)
 {
     (void)state;
-    /* The digests of "abc" in FIPS 180-4, FIPS 202, RFC 1321 and RFC 7693, and by xxHash's own program. */
+    /* The digests of "abc" in FIPS 180-4, FIPS 202, RFC 1321 and RFC 7693; those of xxHash are from its own program. */
     static const struct {
         const char *name, *digest;
     } cases[] = {
@@ -327,7 +327,7 @@ static void the_writer_refuses_what_cannot_be(void **state)
     MdsField field = {"12345", 5};
     assert_int_equal(mds_writer_add(writer, &field, &err), -EINVAL);
     assert_names(err, "column x (uint32): 5 bytes, 4 are needed");
-    writer = mds_writer_free(writer); /* nothing was finished: there is no dataset */
+    writer = mds_writer_free(writer); /* not finished: there is no dataset */
     uint64_t n;
     assert_int_equal(store_head(store, "index.json", &n, NULL), -ENOENT);
     store_free(store);

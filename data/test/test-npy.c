@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-npy.c - what is no .npy file of ours is refused by name: each part of the header, and each bound. */
+/* test-npy.c - .npy files that are not supported are refused by name: each part of the header, and each bound. */
 #include "data/mds/npy.h"
 
 #include "base/test/testing.h"
@@ -9,7 +9,8 @@
 
 enum { FILE_MAX = 8192, HEADER_MAX = 4096 };
 
-/* A file of that version, header and number of bytes behind it; length: what it says of its header, -1: the truth. */
+/* Makes a file with a version, a header and n_values bytes behind the header. length: the header's length as the file
+ * states it; -1: the true length. */
 static size_t make(uint8_t file[FILE_MAX], int version, const char *header, size_t n_header,
                    long length, size_t n_values)
 {
@@ -40,7 +41,7 @@ static void headers_say_what_they_hold(_unused_ void **state)
         const char *header;
         size_t n_values;
         int n_dims;
-        const char *words; /* NULL: good */
+        const char *words; /* in the error's text; NULL: the file is good */
     } cases[] = {
         {HEADER("<f2", "False", "(3,)"), 6, 1, NULL},
         {HEADER("<f2", "False", "(2, 3)"), 12, 2, NULL},
@@ -85,7 +86,7 @@ static void headers_say_what_they_hold(_unused_ void **state)
     }
 }
 
-/* A header as long as may be; one that is longer; one that says that it is longer than the file. */
+/* The longest header that is allowed; a longer header; a header whose stated length leads out of the file. */
 static void lengths_are_bounded(_unused_ void **state)
 {
     static const char header[] = HEADER("|u1", "False", "(1,)");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-order.c - the order as a permutation, its mixing in closed form, and the frozen values that
- * every checkpoint relies on. */
+/* test-order.c - the order as a permutation, its mixing in closed form, and the frozen values that every checkpoint
+ * relies on. */
 #include "data/order.h"
 
 #include "base/test/testing.h"
@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many of the first t positions of a node go left: round(t * left_part / total). */
+/* Returns how many of a node's first t positions belong to its left child: round(t * left_part / total). */
 static uint64_t split_count(const OrderNode *node, uint64_t t)
 {
     uint64_t whole = t / node->total, rest = t % node->total;
     return whole * node->left_part + (rest * node->left_part + node->total / 2) / node->total;
 }
 
-/* The part of the tree under `at` that leads to the stream; -1 when it is not there. */
+/* Returns how many of the first t positions of the tree under `at` belong to the stream of the leaf; -1 if the leaf is
+ * not in that tree. */
 static int64_t count_under(const Order *order, int32_t at, int32_t leaf, uint64_t t)
 {
     if (at < 0)
@@ -28,7 +29,8 @@ static int64_t count_under(const Order *order, int32_t at, int32_t leaf, uint64_
     return n >= 0 ? n : count_under(order, node->right, leaf, t - left);
 }
 
-/* How many of the first n_positions positions a stream takes: by the tree, not by order_at(). */
+/* Returns how many of the first n_positions positions belong to a stream, computed from the tree and not with
+ * order_at(). */
 static int64_t count_of(const Order *order, size_t stream, int64_t n_positions)
 {
     assert(stream < order->n_streams && n_positions >= 0);
@@ -44,7 +46,7 @@ static Order order_of_one(int64_t n, int64_t unit, int64_t window, uint64_t seed
     return order;
 }
 
-/* Each sample exactly once in passes 0, 1 and 2. */
+/* Checks that passes 0, 1 and 2 contain each sample exactly once. */
 static void check_passes(int64_t n, int64_t unit, int64_t window, uint64_t seed)
 {
     Order order = order_of_one(n, unit, window, seed);
@@ -84,7 +86,7 @@ static void every_pass_is_a_permutation(void **state)
 static void whole_units_fill_a_window(void **state)
 {
     (void)state;
-    /* 100 units of 50 and windows of 500: a window touches 10 units, or 11 and the short one. */
+    /* With 100 units of 50 and windows of 500, a window touches 10 units, or 11 and the short one. */
     for (int64_t n = 4990; n <= 5000; n += 5) {
         Order order = order_of_one(n, 50, 500, 3);
         for (int64_t first = 0; first < n; first += 500) {
@@ -100,7 +102,7 @@ static void whole_units_fill_a_window(void **state)
     }
 }
 
-/* The mean distance between neighbours of a random permutation is n/3; fixed points are about 1. */
+/* In a random permutation, the mean distance between neighbours is n/3, and there is about 1 fixed point. */
 static void order_looks_random(void **state)
 {
     (void)state;
@@ -119,7 +121,7 @@ static void order_looks_random(void **state)
         assert_true(fabs(distance / N - N / 3.0) < 0.02 * N);
         assert_true(fixed < 10);
     }
-    /* Passes and seeds differ: two orders agree in about one place. */
+    /* Passes and seeds give different orders: two orders agree in about one place. */
     Order a = order_of_one(N, 1, N, 1), b = order_of_one(N, 1, N, 2);
     int same_seed = 0, same_pass = 0;
     for (int64_t i = 0; i < N; i++) {
@@ -156,7 +158,7 @@ static void mixing_keeps_proportions_and_counts(void **state)
         int64_t counts[6] = {0};
         for (int64_t p = 0; p < POSITIONS; p++) {
             OrderSample s = order_at(&order, p);
-            /* A stream's own positions are consecutive counts: no sample dropped or doubled. */
+            /* A stream's positions are consecutive counts: no sample is dropped or repeated. */
             assert_int_equal(s.pass, counts[s.stream] / streams[s.stream].n_samples);
             counts[s.stream]++;
             if (p % 97 != 0 && p > 200)
@@ -178,7 +180,8 @@ static int init_with(const double *proportions, size_t n, Order *ret)
     return order_init(streams, n, 1, 64, ret);
 }
 
-/* Parts that are left over go to the largest remainders, one each; of equal remainders the earlier gets it. */
+/* The parts that remain go to the largest remainders, one each; of equal remainders, the earlier stream gets the
+ * part. */
 static void parts_are_dealt_by_largest_remainder(void **state)
 {
     (void)state;
@@ -194,7 +197,7 @@ static void parts_are_dealt_by_largest_remainder(void **state)
         assert_int_equal(order.parts[i], wanted[i]);
 }
 
-/* Where two cuts leave the halves alike, the earlier one is taken. */
+/* If two cuts make the halves equally uneven, the earlier cut is used. */
 static void a_tree_of_two_equal_cuts_takes_the_earlier(void **state)
 {
     (void)state;
@@ -219,7 +222,7 @@ static void proportions_have_bounds(void **state)
         assert_int_equal(init_with(good[i], 2, &order), 0);
 }
 
-/* Each split of the tree stays within half a sample of its share, from the first position on. */
+/* Each split of the tree stays within half a sample of its proportion, from the first position on. */
 static void two_streams_are_within_half_a_sample(void **state)
 {
     (void)state;
@@ -298,8 +301,8 @@ static void bad_streams_are_refused(void **state)
     }
 }
 
-/* Written down once. A change here would make every old checkpoint resume on other samples: a new
- * order is a new ORDER_ALGORITHM. */
+/* Values that were recorded once. A change here would make every old checkpoint resume on other samples: a new order
+ * needs a new ORDER_ALGORITHM. */
 static void the_order_is_frozen(void **state)
 {
     (void)state;

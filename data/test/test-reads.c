@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reads.c - when the loader lets reads of a far store begin and go on, how far ahead it expects shards, and what
- * it gives back: the store's own counts show each, and no test needs an event that the loader might get by luck. */
+/* test-reads.c - when the loader begins and continues reads of a remote store (far://), how far ahead it announces
+ * shards, and that it releases everything. The store's counters show each fact, and no test relies on an event that
+ * might happen by chance. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "data/dataset-internal.h"
@@ -15,11 +16,11 @@ enum {
     SAMPLES = 500,
     BATCH = 24,
     GRAIN = 4,
-    STD_FIRST = 32, /* samples that are looked at when a dataset is opened */
+    STD_FIRST = 32, /* samples that are read when a dataset is opened */
     WAIT_SEC = 60,
 };
 
-/* A dataset behind far://, with its index beside it. */
+/* Opens a stream behind far://, with its index beside it. */
 static void begin_stream(Fixture *f, size_t stream, bool sample_hashes, char uri[PATH_MAX + 8])
 {
     Error err = ERROR_INIT;
@@ -37,7 +38,7 @@ static void begin(Fixture *f, bool sample_hashes, char uri[PATH_MAX + 8])
     fixture_make(f, &plain);
     f->job.data.read_ahead_bytes = 1 << 20;
     begin_stream(f, 0, sample_hashes, uri);
-    far_begin(); /* counts from here */
+    far_begin(); /* resets the counters */
 }
 
 static void end(Fixture *f, Dataset *dataset)
@@ -53,7 +54,7 @@ static void shard_at(const Dataset *dataset, int64_t position, char name[64])
     *strchr(name, '[') = '\0';
 }
 
-/* Waits until so many reads have begun, and no more than so many are under way. */
+/* Waits until at least n_reads reads have begun and at most n_under_way are in progress. */
 static void wait_for_reads(int n_reads, int n_under_way)
 {
     static const struct timespec pause = {0, 1000000};
@@ -66,7 +67,7 @@ static void wait_for_reads(int n_reads, int n_under_way)
     }
 }
 
-/* Waits until so many reads that are not of tables have begun, and one read of any kind is under way. */
+/* Waits until n_ranges reads of ranges, not of tables, have begun, and one read of any kind is in progress. */
 static void wait_for_ranges(int n_ranges)
 {
     static const struct timespec pause = {0, 1000000};
@@ -85,7 +86,7 @@ static void wait_for_ranges(int n_ranges)
 
 static atomic_int n_waits;
 
-/* Checks that each wait is for events that have been counted, or until a time: nothing is polled. */
+/* Checks the arguments of each wait: a count that was read before, and 0 or an absolute time. Counts the waits. */
 void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
 void __real_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
 void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec)
@@ -122,13 +123,14 @@ static void get(Loader *loader, int64_t step)
     assert_good(loader_get(loader, step, 0, WAIT_SEC * USEC_PER_SEC, &grain, &err), err);
 }
 
-/* Returns the position of sample i of a rank that has the first grain of each step. */
+/* Returns the position of the i-th sample that a rank trains from this step on; the rank has the first grain of each
+ * step. */
 static int64_t position_of(int64_t step, int64_t i)
 {
     return (step + i / GRAIN) * BATCH + i % GRAIN;
 }
 
-/* Counts the samples begin .. end - 1 that lie in a shard whose name has `part`. */
+/* Counts the samples begin_at .. end_at - 1 that are in a shard whose name contains `part`. */
 static int count_in(const Dataset *dataset, int64_t step, int64_t begin_at, int64_t end_at,
                     const char *part)
 {
@@ -141,7 +143,8 @@ static int count_in(const Dataset *dataset, int64_t step, int64_t begin_at, int6
     return n;
 }
 
-/* The table of a shard comes while all slots are full: only a look at its read lets the sample's range begin. */
+/* A shard's table arrives while all slots are full: the loader must still poll the read, so that the sample's range is
+ * requested. */
 static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
 {
     enum { AHEAD = 6 };
@@ -151,7 +154,7 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     f.job.data.shuffle_window = SAMPLES;
     f.job.data.read_ahead = AHEAD;
     Dataset *dataset = open_dataset(&f);
-    /* No sample before the last one of the window has opened that one's shard. */
+    /* Find a step at which the last requested sample is in a shard that no earlier requested sample is in. */
     int64_t step = 0, last = GRAIN + AHEAD - 1;
     for (;; step++) {
         shard_at(dataset, position_of(step, last), name);
@@ -160,8 +163,8 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     }
     far_fault(name, 1, 0, FAR_HELD);
     Loader *loader = load(&f, dataset, step);
-    get(loader, step);                              /* fills the ring's one slot */
-    wait_for_ranges(STD_FIRST + GRAIN + AHEAD - 1); /* only that table is missing */
+    get(loader, step);                              /* fills the only slot of the ring */
+    wait_for_ranges(STD_FIRST + GRAIN + AHEAD - 1); /* only the held table is missing */
     const int before = atomic_load(&far->reads);
     atomic_store(&far->released, true);
     wait_for_reads(before + 1, 0);
@@ -169,7 +172,7 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* A sample that is requested because another one was decoded begins then, not when something else arrives. */
+/* A sample that is requested because another sample was decoded is requested at once, not when other bytes arrive. */
 static void what_is_asked_for_begins_at_once(_unused_ void **state)
 {
     enum { AHEAD = 3 };
@@ -179,8 +182,8 @@ static void what_is_asked_for_begins_at_once(_unused_ void **state)
     f.job.data.shuffle_window = SAMPLES;
     f.job.data.read_ahead = AHEAD;
     Dataset *dataset = open_dataset(&f);
-    check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16); /* all tables are known */
-    /* The first sample arrives, and none of the others. */
+    check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16); /* reads all tables */
+    /* Find a step whose first sample arrives, while the samples behind it are held. */
     int64_t step = 30;
     while (count_in(dataset, step, 0, 1, "shard.0001") != 1 ||
            count_in(dataset, step, 1, AHEAD + 1, "shard.0000") != AHEAD)
@@ -191,7 +194,7 @@ static void what_is_asked_for_begins_at_once(_unused_ void **state)
     Loader *loader = load(&f, dataset, step);
     wait_for_reads(before + 1 + AHEAD, AHEAD);
     assert_int_equal(atomic_load(&far->reads), before + 1 + AHEAD);
-    wait_for_waits(1); /* it sleeps until something comes */
+    wait_for_waits(1); /* the loader sleeps until bytes arrive */
     atomic_store(&far->released, true);
     get(loader, step);
     loader_free(loader);
@@ -213,7 +216,7 @@ static void *read_one(void *userdata)
     return NULL;
 }
 
-/* The caller sleeps while its read is under way. */
+/* The calling thread sleeps while its read is in progress. */
 static void a_single_read_waits(_unused_ void **state)
 {
     Fixture f;
@@ -235,7 +238,7 @@ static void a_single_read_waits(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* Reads that fail while a loader is freed, or behind its first one, are not reported. */
+/* Reads that fail while a loader is freed, or that are not its first read, are not reported. */
 static void what_is_under_way_ends_with_the_loader(_unused_ void **state)
 {
     enum { AHEAD = 8 };
@@ -245,7 +248,7 @@ static void what_is_under_way_ends_with_the_loader(_unused_ void **state)
     f.job.data.read_ahead = AHEAD;
     Dataset *dataset = open_dataset(&f);
     check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
-    for (int times = 0; times < 2; times++) { /* a loader of the same dataset begins anew */
+    for (int times = 0; times < 2; times++) { /* a second loader of the same dataset works, too */
         const int before = atomic_load(&far->reads), cancels = atomic_load(&far->cancels);
         atomic_store(&far->away, true);
         Loader *loader = load(&f, dataset, 40);
@@ -260,15 +263,15 @@ static void what_is_under_way_ends_with_the_loader(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* ---- how far ahead shards are expected ---- */
+/* ---- how far ahead shards are announced ---- */
 
 typedef struct Plan {
     bool sample_hashes;
     int64_t steps, first_step;
     double share;
-    double
-        windows; /* bytes of the cache, in windows of unpacked shards; 0: no bound, -1: no cache */
-    int64_t wanted; /* samples */
+    /* The size of the cache, in windows of unpacked shards; 0: no bound; -1: no cache. */
+    double windows;
+    int64_t wanted; /* result, in samples */
 } Plan;
 
 static double bytes_of_window(const Fixture *f, const Dataset *dataset, size_t stream)
@@ -285,20 +288,20 @@ static double bytes_of_window(const Fixture *f, const Dataset *dataset, size_t s
 static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
 {
     static const Plan cases[] = {
-        {false, 1000, 0, 1, -1, 0},     /* nowhere to keep them */
-        {false, 1000, 0, 1, 0, 64},     /* a whole window: all stays */
-        {false, 1000, 0, 1, 100, 64},   /* likewise */
+        {false, 1000, 0, 1, -1, 0},     /* there is no cache */
+        {false, 1000, 0, 1, 0, 64},     /* a whole window: all shards stay */
+        {false, 1000, 0, 1, 100, 64},   /* all shards stay here, too */
         {false, 1000, 0, 0.5, 100, 32}, /* half of each window is this rank's */
-        {false, 1000, 0, 1, 2.5, 64},   /* a window beside that which is read */
-        {false, 1000, 0, 1, 1.5, 32},   /* half of one */
-        {false, 1000, 0, 1, 1.25, 16},  /* a quarter */
-        {false, 1000, 0, 1, 0.5, 0},    /* none */
+        {false, 1000, 0, 1, 2.5, 64},   /* room for two windows */
+        {false, 1000, 0, 1, 1.5, 32},   /* room for half a window ahead */
+        {false, 1000, 0, 1, 1.25, 16},  /* room for a quarter ahead */
+        {false, 1000, 0, 1, 0.5, 0},    /* no room ahead */
         {true, 1000, 0, 1, 100, 64},    /* each sample is used 48 times */
-        {true, 1000, 1000, 1, 100, 0},  /* none is left */
-        {true, 1000, 989, 1, 100, 64},  /* 264 of 500 */
-        {true, 1000, 990, 1, 100, 0},   /* 240 of 500 */
-        {true, 1000, 0, 0.25, 1.5, 0}, /* fetched anew in each pass, for a quarter of the samples */
-        {true, 1000, 0, 0.5, 1.5, 16}, /* for half of them */
+        {true, 1000, 1000, 1, 100, 0},  /* no step is left */
+        {true, 1000, 989, 1, 100, 64},  /* 264 samples of 500 are used */
+        {true, 1000, 990, 1, 100, 0},   /* 240 samples of 500 are used */
+        {true, 1000, 0, 0.25, 1.5, 0},  /* shards are fetched in each pass, and a quarter is used */
+        {true, 1000, 0, 0.5, 1.5, 16},  /* shards are fetched in each pass, and half is used */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         const Plan *c = &cases[i];
@@ -320,7 +323,7 @@ static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
     }
 }
 
-/* Streams share the cache by their proportions, and the one that can look farthest says how far. */
+/* Streams share the cache by their proportions; the stream that can look farthest ahead determines the result. */
 static void streams_share_the_cache(_unused_ void **state)
 {
     Fixture f;
@@ -334,9 +337,9 @@ static void streams_share_the_cache(_unused_ void **state)
     const double window = bytes_of_window(&f, dataset, 0);
     const int64_t copies = (int64_t)index_bytes(dataset->streams[0].index) +
                            (int64_t)index_bytes(dataset->streams[1].index);
-    f.job.data.cache_bytes = copies + (int64_t)ceil(2 * window); /* 0.5 and 1.5 windows */
+    f.job.data.cache_bytes = copies + (int64_t)ceil(2 * window); /* room for 0.5 and 1.5 windows */
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 32);
-    f.job.data.cache_bytes = copies / 2; /* the copies of the indices fill it by themselves */
+    f.job.data.cache_bytes = copies / 2; /* the copies of the indices alone exceed the cache */
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 0);
     end(&f, dataset);
 }

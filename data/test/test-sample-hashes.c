@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-sample-hashes.c - the same hashes in whatever pieces the bytes pass by, and none of a broken table. */
+/* test-sample-hashes.c - the hashes are the same for pieces of any size, and a broken table gives no hashes. */
 #include "base/test/testing.h"
 
 #include "base/number/hash.h"
@@ -42,7 +42,7 @@ static void any_pieces(void **state)
         for (int i = 0; i < SAMPLES; i++)
             assert_true(hashes[i] ==
                         hash64_bytes(shard + offsets[i], offsets[i + 1] - offsets[i], 0));
-        assert_null(hashes_of(shard, BYTES - 1, piece)); /* not all of it */
+        assert_null(hashes_of(shard, BYTES - 1, piece)); /* one byte is missing */
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-stream-s3.c - datasets on a real S3 server: written, indexed, looked at, trained from; by
- * ranges and by whole shards, with a cache and without. The server's bucket is in
- * SDTRAIN_TEST_S3_URI (tests/s3/with-gateway). */
+/* test-stream-s3.c - datasets on a real S3 server are written, indexed, inspected and loaded: by ranges and by whole
+ * shards, with and without a cache. The server's bucket is in SDTRAIN_TEST_S3_URI (tests/s3/with-gateway). */
 #include "base/log.h"
 #include "data/index/index.h"
 #include "data/test/testing-loader.h"
@@ -32,7 +31,7 @@ static void datasets_on_a_server_come_right(void **state)
         {NULL, "--sample-hashes", true},
         {NULL, "", true},
         {"zstd:1", "", true},
-        {NULL, NULL, true}, /* no index beside it */
+        {NULL, NULL, true}, /* no index beside index.json */
     };
     assert_non_null(base);
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
@@ -62,7 +61,7 @@ static void datasets_on_a_server_come_right(void **state)
     }
 }
 
-/* An object is not there, or was changed under its name. */
+/* A missing object, or an object with changed bytes, is named in the error. */
 static void wrong_objects_are_named(void **state)
 {
     (void)state;
@@ -94,7 +93,7 @@ static void wrong_objects_are_named(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* Everything that can go wrong on the way goes wrong every few requests; every number is right. */
+/* Every kind of network fault happens every few requests; every number that is loaded is right. */
 static void faults_on_the_way_change_nothing(void **state)
 {
     (void)state;
@@ -119,7 +118,7 @@ static void faults_on_the_way_change_nothing(void **state)
         run("index", uri, whole ? "" : "--sample-hashes");
         f.job.data.streams[0].uri = uri;
         f.job.data.cache_dir = f.cache;
-        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1: only ranges */
+        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1 byte: only ranges */
         f.job.data.read_ahead = 32;
         f.job.data.read_ahead_bytes = 1 << 20;
 
@@ -137,7 +136,8 @@ static void faults_on_the_way_change_nothing(void **state)
     }
 }
 
-/* The store goes away in the middle and comes back; then it goes away and the loader is stopped. */
+/* The store becomes unreachable during loading and returns; then it becomes unreachable again and the loader is
+ * freed. */
 static void a_store_may_be_away(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void a_store_may_be_away(void **state)
     (void)faults_do(faults, "{'do': 'listen', 'open': false}");
     int64_t step = 0;
     int r = 0;
-    while (r == 0) { /* until the steps that have come are used up */
+    while (r == 0) { /* until all steps that were read are used */
         r = loader_get(loader, step, 5, USEC_PER_SEC, &grain, NULL);
         if (r == 0)
             loader_release(loader, step++);

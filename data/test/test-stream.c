@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-stream.c - data that lie elsewhere: what a cold start reads, what runs together, what a slow,
- * failing, corrupting or absent store does, and what the node keeps. */
+/* test-stream.c - data in a remote store: what a cold start reads, which reads run at the same time, the effects of a
+ * slow, failing, corrupting or unreachable store, and the files that the node's cache keeps. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -33,7 +33,7 @@ static void make_index(const Fixture *f, bool sample_hashes)
     assert_int_equal(index_has_sample_hashes(index), sample_hashes);
 }
 
-/* A dataset of the kind, behind far://, with its index beside it. */
+/* Makes a dataset of the kind behind far://, with its index beside it. */
 static void begin(Fixture *f, const Kind *kind, char uri[PATH_MAX + 8])
 {
     ScratchData data = plain;
@@ -48,7 +48,7 @@ static void begin(Fixture *f, const Kind *kind, char uri[PATH_MAX + 8])
     f->job.data.read_ahead_bytes = 1 << 20;
     if (kind->cached)
         f->job.data.cache_dir = f->cache;
-    far_begin(); /* counts from here */
+    far_begin(); /* resets the counters */
 }
 
 static void set_faults(const char *faults)
@@ -91,12 +91,12 @@ static void all_kinds_come_right(void **state)
             Fixture f;
             char uri[PATH_MAX + 8];
             begin(&f, &kinds[i], uri);
-            f.job.data.cache_bytes = bounded ? 40000 : 1 << 30; /* of 110000 */
+            f.job.data.cache_bytes = bounded ? 40000 : 1 << 30; /* the dataset has 110000 bytes */
             atomic_store(&far->delay_usec, 200);
             Dataset *dataset = open_dataset(&f);
-            check_steps(&f, dataset, 0, 30, 0, 6, 1); /* a pass and more, a ring of one step */
+            check_steps(&f, dataset, 0, 30, 0, 6, 1); /* more than a pass, a ring of one step */
             check_steps(&f, dataset, 11, 20, 2, 3, 1 << 20);
-            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* up to the last step */
+            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* to the last step */
             dataset_free(dataset);
             assert_int_equal(atomic_load(&far->under_way), 0);
             int files, parts;
@@ -108,8 +108,8 @@ static void all_kinds_come_right(void **state)
         }
 }
 
-/* A start with hashes of samples reads each table and sample once: those of the first 32 samples, which are looked at,
- * those that are wanted, and at most the window beyond. */
+/* With hashes of samples, a start reads each table and each sample once: the first 32 samples, which are checked when
+ * the dataset is opened, then the samples of the grain, and at most the window ahead. */
 static void a_cold_start_reads_what_its_first_steps_need(void **state)
 {
     (void)state;
@@ -118,16 +118,16 @@ static void a_cold_start_reads_what_its_first_steps_need(void **state)
     begin(&f, &(Kind){NULL, "xxh3_64", true, false}, uri);
     Dataset *dataset = open_dataset(&f);
     assert_int_equal(atomic_load(&far->versions), 1);
-    assert_int_equal(atomic_load(&far->tables), 1);     /* the first samples lie in one shard */
-    assert_int_equal(atomic_load(&far->reads), 1 + 32); /* the encodings hold the shapes */
+    assert_int_equal(atomic_load(&far->tables), 1);     /* the first samples are in one shard */
+    assert_int_equal(atomic_load(&far->reads), 1 + 32); /* no read was needed to find the shapes */
 
     Error err = ERROR_INIT;
     Loader *loader;
     LoaderGrain grain;
     uint64_t before = atomic_load(&far->bytes);
     int tables = atomic_load(&far->tables), reads = atomic_load(&far->reads);
-    assert_good(loader_new(dataset, &f.job, 500000, 0, 1, 1, &loader, &err),
-                err); /* none is left */
+    /* No step is left. */
+    assert_good(loader_new(dataset, &f.job, 500000, 0, 1, 1, &loader, &err), err);
     loader_free(loader);
     assert_int_equal(atomic_load(&far->reads), reads);
     f.job.train.steps = 1000000;
@@ -136,9 +136,9 @@ static void a_cold_start_reads_what_its_first_steps_need(void **state)
     loader_free(loader);
     tables = atomic_load(&far->tables) - tables;
     reads = atomic_load(&far->reads) - reads - tables;
-    assert_in_range(tables, 1, 12); /* as many shards as there are, once each */
+    assert_in_range(tables, 1, 12); /* at most one table per shard */
     assert_in_range(reads, 4, 4 + WINDOW);
-    /* A table and 250 bytes a sample are the most that can have come. */
+    /* At most, each table has 200 bytes and each sample 250. */
     assert_true(atomic_load(&far->bytes) - before <=
                 (uint64_t)tables * 200 + (uint64_t)reads * 250);
     dataset_free(dataset);
@@ -149,7 +149,7 @@ static void wait_for_reads(int n_reads, int n_under_way)
 {
     static const struct timespec pause = {0, 1000000};
     while (atomic_load(&far->reads) < n_reads || atomic_load(&far->under_way) > n_under_way)
-        (void)nanosleep(&pause, NULL); /* ctest ends what hangs */
+        (void)nanosleep(&pause, NULL); /* ctest ends a test that hangs */
 }
 
 static void shard_of(const Dataset *dataset, int64_t position, char name[64])
@@ -158,7 +158,7 @@ static void shard_of(const Dataset *dataset, int64_t position, char name[64])
     *strchr(name, '[') = '\0';
 }
 
-/* While the first read is held up, all others of the window arrive that do not need it. */
+/* While the first read is held up, all other reads of the window that do not need the same table arrive. */
 static void a_slow_read_holds_up_no_other(void **state)
 {
     (void)state;
@@ -170,10 +170,10 @@ static void a_slow_read_holds_up_no_other(void **state)
     Error err = ERROR_INIT;
     Loader *loader;
     LoaderGrain grain;
-    for (int held = 0; held < 2; held++) { /* a sample's table, then a sample */
+    for (int held = 0; held < 2; held++) { /* first a table is held, then a sample */
         int before = atomic_load(&far->reads), tables = atomic_load(&far->tables), others = 0;
         int64_t step = held * 500;
-        if (held) /* all tables are known */
+        if (held) /* so that all tables are known */
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
         shard_of(dataset, step * 24, first);
         for (int i = 1; i < WINDOW; i++) {
@@ -201,7 +201,7 @@ static void a_slow_read_holds_up_no_other(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* Nothing comes: the loader can still be stopped, and goes on when the store is back. */
+/* While the store is unreachable, the loader can be stopped; it continues when the store returns. */
 static void a_store_that_is_away_is_waited_for(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void a_store_that_is_away_is_waited_for(void **state)
         loader_free(loader);
         check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
 
-        /* The store's own deadline has passed: that is not tried again. */
+        /* The store has retried until its own deadline, so the loader does not retry. */
         if (kinds[i].sample_hashes) {
             far_fault("shard", INT32_MAX, -EHOSTUNREACH, 0);
             assert_good(loader_new(dataset, &f.job, 300, 0, 6, 1, &loader, &err), err);
@@ -273,11 +273,11 @@ static void what_comes_corrupted_is_fetched_again_then_reported(void **state)
         Dataset *dataset = open_dataset(&f);
         bool ranged = kinds[i].sample_hashes && !kinds[i].compression;
         for (int times = 1; times <= 2; times++) {
-            far_fault("shard.00007", times, 0, 0); /* the table first, where there is one */
+            far_fault("shard.00007", times, 0, 0); /* the table first, if there is one */
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
             far_fault("shard.00005", times, -EIO, 0);
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
-            if (!ranged) /* what has come before stays: another dataset is needed */
+            if (!ranged) /* what was read once is kept: another dataset is needed */
                 break;
         }
         dataset_free(dataset);
@@ -299,7 +299,7 @@ static void what_comes_corrupted_is_fetched_again_then_reported(void **state)
     }
 }
 
-/* The object itself is wrong: its range and both hashes are named. */
+/* If the object itself is corrupt, the error names its range and both hashes. */
 static void a_corrupt_object_is_named_with_range_and_hashes(void **state)
 {
     (void)state;
@@ -375,8 +375,8 @@ static void damaged_files_of_the_cache_are_fetched_again(void **state)
     }
 }
 
-/* The files rot while the process that verified them goes on. Where the dataset has no hash of a sample, one was made
- * when the file was. */
+/* The cache's files are damaged while the process that verified them continues. If the dataset has no hashes of
+ * samples, these hashes were computed when the file was written. */
 static void files_of_the_cache_that_rot_later_are_fetched_again(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void files_of_the_cache_that_rot_later_are_fetched_again(void **state)
     }
 }
 
-/* With hashes of samples shards are kept whole where that pays, and only there. */
+/* With hashes of samples, whole shards are fetched into the cache only if that pays. */
 static void whole_shards_are_kept_where_they_pay(void **state)
 {
     (void)state;
@@ -406,11 +406,11 @@ static void whole_shards_are_kept_where_they_pay(void **state)
         int64_t steps, n_grains, cache_bytes;
         bool kept;
     } cases[] = {
-        {30, 6, 1 << 30, true},   /* everything, more than once */
-        {30, 1, 1 << 30, false},  /* a sixth, once */
-        {1000, 1, 1 << 30, true}, /* a sixth, in many passes */
-        {1000, 1, 60000, false},  /* and what is kept does not stay */
-        {1000, 6, 60000, true},   /* but a window does */
+        {30, 6, 1 << 30, true},   /* all samples, more than once */
+        {30, 1, 1 << 30, false},  /* a sixth of the samples, once */
+        {1000, 1, 1 << 30, true}, /* a sixth of the samples, in many passes */
+        {1000, 1, 60000, false},  /* the cache cannot keep all shards */
+        {1000, 6, 60000, true},   /* but it can keep a window */
         {1000, 6, 10000, false},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -430,7 +430,7 @@ static void whole_shards_are_kept_where_they_pay(void **state)
     }
 }
 
-/* Though only the first grain is taken, all shards of its window come, in the background. */
+/* Although only the first grain is requested, all shards of its window are fetched, in the background. */
 static void shards_of_the_window_are_fetched_ahead(void **state)
 {
     (void)state;
@@ -448,7 +448,7 @@ static void shards_of_the_window_are_fetched_ahead(void **state)
         LoaderGrain grain;
         assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
         assert_good(loader_get(loader, 0, 0, 60 * USEC_PER_SEC, &grain, &err), err);
-        for (int files = 0, parts; files < 7;) /* half of the dataset, and more by the mixing */
+        for (int files = 0, parts; files < 7;) /* half of the dataset, and more through mixing */
             (void)cached_bytes(&f, &files, &parts);
         loader_free(loader);
         check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
@@ -481,7 +481,7 @@ static void a_full_disk_is_a_slower_run(void **state)
             scratch_remove(&f.scratch);
         }
 
-    /* This folder cannot be a cache. */
+    /* A file cannot be a cache's folder. */
     Fixture f;
     char uri[PATH_MAX + 8];
     Error err = ERROR_INIT;
@@ -493,7 +493,7 @@ static void a_full_disk_is_a_slower_run(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* Somebody holds a shard and does nothing: after a while it is fetched without the cache. */
+/* Another process has reserved a shard but does not fill it: after a while the shard is fetched without the cache. */
 static void nobody_waits_for_ever(void **state)
 {
     (void)state;
@@ -516,7 +516,7 @@ static void nobody_waits_for_ever(void **state)
         int held = cache_reserve(cache, shard_cache_name(&source, 7, name), shard.raw_bytes);
         assert_true(held >= 0);
         Dataset *dataset = open_dataset(&f);
-        if (patient) { /* the holder gives it up while the loader waits */
+        if (patient) { /* the holder abandons the shard while the loader waits */
             Loader *loader;
             LoaderGrain grain;
             assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1 << 20, &loader, &err), err);
@@ -560,7 +560,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     char uri[PATH_MAX + 8], path[PATH_MAX];
     begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
 
-    /* The first time index and origin are fetched, and index.json is not. encoder.json is requested each time. */
+    /* At first, the index and its origin are fetched, but not index.json. encoder.json is requested at each start. */
     Dataset *dataset = open_dataset(&f);
     Hash digest = dataset_digest(dataset);
     dataset_free(dataset);
@@ -574,7 +574,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     assert_int_equal(atomic_load(&far->gets), 1);
     assert_int_equal(atomic_load(&far->fetches) + atomic_load(&far->heads), 0);
 
-    /* Another version of the same bytes: index.json is fetched and hashed, the index still holds. */
+    /* With another version of the same bytes, index.json is fetched and hashed; the index is still valid. */
     rewrite(&f, "first/index.json", NULL, NULL);
     far_begin();
     dataset = open_dataset(&f);
@@ -585,7 +585,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     dataset_free(open_dataset(&f));
     assert_int_equal(atomic_load(&far->fetches), 0);
 
-    /* Another dataset: the index beside it is not its own any more, and one is made. */
+    /* With another dataset, the index beside index.json is not valid any more, and an index is made. */
     rewrite(&f, "first/index.json", "shard.00011.mds", "shard.00010.mds");
     Error err = ERROR_INIT;
     dataset = NULL;
@@ -593,7 +593,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     assert_false(hash_equal(digest, dataset_digest(dataset)));
     dataset_free(dataset);
 
-    /* There is no index beside it, and no cache: an index is made each time, and kept nowhere. */
+    /* Without an index beside index.json and without a cache, an index is made at each start and not kept. */
     rewrite(&f, "first/index.json", "shard.00010.mds\", \"bytes", "shard.00010.mds\", \"bytes");
     assert_int_equal(unlink(scratch_path(&f.scratch, "first/" INDEX_NAME, path)), 0);
     f.job.data.cache_dir = NULL;
@@ -604,7 +604,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A prefix need not be UTF-8, as JSON must. */
+/* A prefix of a URI need not be UTF-8, although JSON must be. */
 static void a_prefix_of_any_bytes_has_an_index(void **state)
 {
     (void)state;
@@ -618,14 +618,16 @@ static void a_prefix_of_any_bytes_has_an_index(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* An index that arrives corrupted is fetched again. It is not made anew, since it would lack the hashes. */
+/* An index that arrives corrupted is fetched again. It is not made on this node, since it would lack the hashes of
+ * samples. */
 static void an_index_that_comes_corrupted_is_fetched_again(void **state)
 {
     (void)state;
     Fixture f;
     char uri[PATH_MAX + 8];
     begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
-    far_fault(INDEX_NAME, 2, 0, 0); /* the origin's name has this in it, too, but no fault */
+    /* The request of INDEX_ORIGIN, whose name contains this name, uses up the first fault without an effect. */
+    far_fault(INDEX_NAME, 2, 0, 0);
     Dataset *dataset = open_dataset(&f);
     assert_int_equal(atomic_load(&far->fetches), 2);
     dataset_free(dataset);
@@ -640,7 +642,7 @@ static void an_index_that_comes_corrupted_is_fetched_again(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A copy of the index that is damaged is fetched again. */
+/* A damaged copy of the index in the cache is fetched again. */
 static void a_damaged_copy_of_the_index_is_fetched_again(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-encode.h - for tests: values to the bytes of an MDS column. Production only decodes them.
+/* testing-encode.h - for tests: converts values to the bytes of an MDS column. Production code only decodes them.
  *
  * Ownership: the caller's buffers.
  * Units:     bytes.
- * Errors:    -EINVAL not what the column says; -ERANGE a number that does not fit.
+ * Errors:    -EINVAL the value contradicts the column; -ERANGE a number that does not fit.
  * Threads:   any.
  */
 #pragma once
@@ -15,7 +15,7 @@
 
 enum { ARRAY_HEADER_MAX = 2 + 8 * MDS_DIMS_MAX };
 
-/* The bytes in front of an array's values (0 to ARRAY_HEADER_MAX); *ret_n their number. */
+/* Writes the bytes in front of an array's values (0 to ARRAY_HEADER_MAX); *ret_n is their number. */
 static inline int encode_array(const MdsColumn *column, const MdsArray *array,
                                uint8_t ret[ARRAY_HEADER_MAX], size_t *ret_n)
 {
@@ -50,7 +50,7 @@ static inline int encode_array(const MdsColumn *column, const MdsArray *array,
     return 0;
 }
 
-/* An integer scalar; the first column->size bytes of ret count. */
+/* Encodes an integer scalar into the first column->size bytes of ret. */
 static inline int encode_integer(const MdsColumn *column, int64_t value, uint8_t ret[8])
 {
     uint8_t bytes[8];
@@ -65,7 +65,7 @@ static inline int encode_integer(const MdsColumn *column, int64_t value, uint8_t
     return -ERANGE;
 }
 
-/* A float16, float32 or float64 scalar. */
+/* Encodes a float16, float32 or float64 scalar. */
 static inline int encode_double(const MdsColumn *column, double value, uint8_t ret[8])
 {
     float single = (float)value;

@@ -63,21 +63,21 @@ static void fill_shards(const IndexHeader *h, uint64_t raw_bytes, uint8_t *body)
     }
 }
 
-/* One sample of each 64 is empty, somewhere. Ranks first, then the bits. */
+/* Fills the ranks, then the bits. One sample of each 64, chosen by a hash, is empty. */
 static uint64_t fill_column(uint8_t *section, uint64_t n_groups)
 {
     uint64_t *ranks = (uint64_t *)(void *)section, *bits = ranks + n_groups, valid = 0;
     for (uint64_t w = 0; w < n_groups * (INDEX_RANK_BITS / 64); w++) {
         if (w % (INDEX_RANK_BITS / 64) == 0)
             ranks[w / (INDEX_RANK_BITS / 64)] = valid;
-        if (64 * w < HUGE_SAMPLES) /* a multiple of 64 */
+        if (64 * w < HUGE_SAMPLES) /* HUGE_SAMPLES is a multiple of 64 */
             bits[w] = ~(UINT64_C(1) << hash64_bytes(&w, sizeof(w), 0) % 64);
         valid += (unsigned)__builtin_popcountll(bits[w]);
     }
     return valid;
 }
 
-/* Beyond the core lie zeros, which need not be read to be hashed. */
+/* Behind the core the body is all zeros, whose hash is known without reading them. */
 static void hash_blocks(const IndexHeader *h, const uint8_t *body, uint64_t *blocks)
 {
     static const uint8_t zeros[INDEX_BLOCK_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-huge-index.h - for benches: the compact index of 1e9 samples, of which a few may exist.
+/* testing-huge-index.h - for benchmarks: the compact index of 1e9 samples, of which a few may exist.
  *
- * Raw shards of 404 samples, "shard.0000000.mds" and so on, with the columns latents and text; one
+ * The index describes raw shards of 404 samples, "shard.0000000.mds" and so on, with the columns latents and text; one
  * sample of each 64 has no latents. With hashes of samples the file has 8.3 GB, most of them a hole.
  *
  * Ownership: none.
@@ -19,12 +19,12 @@
 enum { HUGE_SHARD_SAMPLES = 404 };
 
 typedef struct HugeIndex {
-    Hash source;        /* of its index.json */
-    uint64_t raw_bytes; /* of each shard */
-    bool sample_hashes; /* zeros, until they are set */
+    Hash source;        /* hash of its index.json */
+    uint64_t raw_bytes; /* size of each shard */
+    bool sample_hashes; /* with hashes of samples: zeros until they are set */
 } HugeIndex;
 
 int huge_index_write(const char *path, const HugeIndex *what, Error *err);
-/* The hashes of n samples, which are numbers in file order. */
+/* Sets the hashes of n samples, which are given as numbers in file order. */
 int huge_index_set_hashes(const char *path, const uint64_t *samples, const uint64_t *hashes,
                           size_t n, Error *err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-loader.h - for tests: a job over small datasets, and checks that what comes of them is
- * right.
+/* testing-loader.h - for tests: a job over small datasets, and checks of the samples that are loaded from them.
  *
  * Ownership: fixture_make() makes files that scratch_remove(&fixture.scratch) removes.
  * Units:     samples, steps; a global batch is 24 samples in 6 grains.
@@ -40,7 +39,7 @@ static inline void add_stream(Fixture *f, const ScratchData *data, double propor
     f->job.data.streams[i] = (JobStream){.uri = f->folders[i], .proportion = proportion};
 }
 
-/* In place: the job points into it. */
+/* Fills *f, which must not be moved afterwards: the job points into it. */
 static inline void fixture_make(Fixture *f, const ScratchData *data)
 {
     *f = (Fixture){.scratch = scratch_make()};
@@ -72,7 +71,7 @@ static inline void fixture_make(Fixture *f, const ScratchData *data)
     f->job.train.caption_drop = 0.1;
 }
 
-/* Our number of a valid sample -> number in the file. */
+/* Converts the number of a valid sample to its number in the file. */
 static inline int file_number(const ScratchData *d, int64_t valid)
 {
     if (!d->missing)
@@ -108,7 +107,7 @@ static inline Dataset *open_dataset(const Fixture *f)
     return dataset;
 }
 
-/* Steps first .. first + n - 1 of grains a .. a + count - 1. */
+/* Loads and checks grains a .. a + count - 1 of steps first .. first + n - 1. */
 static inline void check_steps(const Fixture *f, Dataset *dataset, int64_t first, int64_t n,
                                int64_t a, int64_t count, size_t ahead)
 {
@@ -119,7 +118,7 @@ static inline void check_steps(const Fixture *f, Dataset *dataset, int64_t first
     size_t n_text = (size_t)(s->text_tokens * s->text_dim);
     assert_good(loader_new(dataset, &f->job, first, a, count, ahead, &loader, &err), err);
     for (int64_t step = first; step < first + n; step++) {
-        for (int64_t g = a + count - 1; g >= a; g--) { /* in any order */
+        for (int64_t g = a + count - 1; g >= a; g--) { /* the order does not matter */
             LoaderGrain grain;
             assert_good(loader_get(loader, step, g, 30 * USEC_PER_SEC, &grain, &err), err);
             assert_int_equal(grain.first_position, step * 24 + g * 4);

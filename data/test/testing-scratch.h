@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-scratch.h - for tests: a folder that is there for one test, and datasets in it.
+/* testing-scratch.h - for tests: a temporary folder for one test, and datasets in it.
  *
- * Ownership: scratch_make() gives a path that scratch_remove() removes with all that is inside.
+ * Ownership: scratch_make() returns a folder that scratch_remove() removes with its content.
  * Units:     none.
  * Errors:    fail the test.
  * Threads:   one.
@@ -46,7 +46,7 @@ static inline char *scratch_path(const Scratch *s, const char *name, char text[P
             fail_msg("%s", (err).text);                                                            \
     } while (0)
 
-/* The error's text must name something. */
+/* The error's text must contain the word. */
 #define assert_names(err, word)                                                                    \
     do {                                                                                           \
         if (!strstr((err).text, word))                                                             \
@@ -56,17 +56,19 @@ static inline char *scratch_path(const Scratch *s, const char *name, char text[P
 typedef struct ScratchData {
     int n_samples;
     int channels, height, width, tokens, dim;
-    const char *latents; /* encoding; "bytes" has empty ones where i % missing == 1 */
-    int missing;         /* 0: none */
+    const char *latents; /* encoding; with "bytes", samples i with i % missing == 1 are empty */
+    int missing;         /* 0: no sample is empty */
     const char *compression;
-    const char *hash; /* NULL: none */
+    const char *hash; /* name of a hash; NULL: no hashes */
     uint64_t size_limit;
-    float scale; /* of the latents, about their standard deviation */
-    float mean;  /* of the latents */
-    int turned; /* of "ndarray:float16": the sample whose array has height and width exchanged; 0: none */
+    float scale; /* factor of the latents, about their standard deviation */
+    float mean;  /* mean of the latents */
+    /* For "ndarray:float16": the number of the sample whose array has height and width exchanged; 0: none. */
+    int turned;
 } ScratchData;
 
-/* Latent k of sample i, as it is stored: distinct, exact in half precision, spread about 1. */
+/* Returns latent k of sample i, as it is stored: distinct, exact in half precision, with a standard deviation near
+ * 1. */
 static inline float scratch_latent(const ScratchData *d, int i, int k)
 {
     return (float)((i * 131 + k * 37) % 64 - 32) / 16 * d->scale + d->mean;
@@ -74,7 +76,7 @@ static inline float scratch_latent(const ScratchData *d, int i, int k)
 
 static inline float scratch_text(int i, int k) { return (float)((i * 7 + k) % 256) / 64; }
 
-/* Into a folder, or a store's URI. */
+/* Writes a dataset to a folder, or to a store's URI. */
 static inline void scratch_dataset(const char *folder, const ScratchData *d)
 {
     Error err = ERROR_INIT;
@@ -99,7 +101,8 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
 
     size_t n_latents = (size_t)(d->channels * d->height * d->width);
     size_t n_text = (size_t)(d->tokens * d->dim);
-    /* An array whose column has no shape begins with its own: here, three dimensions of a byte each. */
+    /* If the column's encoding has no shape, each array begins with its shape: here, three dimensions of one byte
+     * each. */
     const size_t header = strcmp(d->latents, "ndarray:float16") == 0 ? 4 : 0;
     uint8_t *array = malloc(header + 2 * n_latents);
     uint16_t *words = malloc(2 * n_text);
@@ -133,7 +136,7 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
     store_free(store);
 }
 
-/* XORs one byte of a file. */
+/* Flips a bit of one byte of a file. */
 static inline void scratch_flip(const char *path, long offset)
 {
     FILE *f = fopen(path, "r+b");

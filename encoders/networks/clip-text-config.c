@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clip-text-config.c - see clip-text-config.h.
  *
- * A config of transformers holds what the network is, what training and generation by others would do with it, and
- * notes. The first are read or must have one value (fixed[]); the others are inert[]. */
+ * A config of transformers holds the network's dimensions, settings that matter only to other programs' training and
+ * generation, and notes. The dimensions are read or must have one value (fixed[]); the other keys are in inert[]. */
 #include "encoders/networks/clip-text-config.h"
 
 #include "base/json/json.h"
@@ -14,8 +14,8 @@ enum { WIDTH_MAX = 1 << 16, LAYERS_MAX = 1 << 10, VOCABULARY_MAX = 1 << 22 };
 
 static const JsonFixed fixed[] = {
     {"add_cross_attention", "false"},
-    {"architectures", "[\"CLIPTextModel\"]"}, /* not ...WithProjection, whose files hold more */
-    {"hidden_act", "\"gelu\""},               /* by erf */
+    {"architectures", "[\"CLIPTextModel\"]"}, /* CLIPTextModelWithProjection has more tensors */
+    {"hidden_act", "\"gelu\""},               /* the exact form, with erf */
     {"is_decoder", "false"},
     {"is_encoder_decoder", "false"},
     {"model_type", "\"clip_text_model\""},
@@ -23,8 +23,8 @@ static const JsonFixed fixed[] = {
     {"quantization_config", "null"},
 };
 
-/* begin, end and padding are the tokenizer's, and no layer looks at them; projection_dim belongs to what
- * CLIPTextModelWithProjection adds; dropouts are of training. */
+/* Keys without an effect here. Begin, end and padding belong to the tokenizer, and no layer uses them; projection_dim
+ * belongs to the layers that CLIPTextModelWithProjection adds; dropouts matter only in training. */
 static const char *const inert[] = {
     "attention_dropout",
     "attn_implementation",
@@ -127,7 +127,7 @@ int clip_text_config_parse(const char *source, const char *text, size_t n_bytes,
     if (r < 0)
         return r;
 
-    /* transformers' defaults */
+    /* The defaults of transformers. */
     ClipTextConfig config = {.vocab_size = 49408,
                              .max_position_embeddings = 77,
                              .hidden_size = 512,

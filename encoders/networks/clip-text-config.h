@@ -3,10 +3,10 @@
  *
  * Ownership: a ClipTextConfig is a value.
  * Units:     elements, tokens.
- * Errors:    -EINVAL naming file, key and value, for a value that we cannot compute. transformers writes many keys that
- *            change nothing (a table names them); one that is in no table is logged as a warning and ignored.
+ * Errors:    -EINVAL naming file, key and value, for a value that is not supported. transformers writes many keys that
+ *            have no effect here (a table names them); a key in no table is logged as a warning and ignored.
  * Threads:   any; immutable.
- * Source:    transformers CLIPTextConfig, its defaults included; PretrainedConfig.
+ * Source:    transformers CLIPTextConfig, including its defaults; PretrainedConfig.
  */
 #pragma once
 

@@ -6,8 +6,8 @@
  *
  * Ownership: none; the tape is the caller's.
  * Units:     tokens.
- * Errors:    -EINVAL for an empty batch; those of emitting stay in the tape (tape.h).
- * Threads:   any; pure but for the tape.
+ * Errors:    -EINVAL for an empty batch; errors of emitting stay in the tape (tape.h).
+ * Threads:   any; pure except for the tape.
  * Source:    transformers CLIPTextModel: last_hidden_state.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decoder.c - see decoder.h: one tape of a batch, and what goes in and out of it. */
+/* decoder.c - see decoder.h: one tape for a batch, and the transfer of its input and output. */
 #include "encoders/networks/decoder.h"
 
 #include "base/number/bits.h"
@@ -18,8 +18,8 @@ struct Decoder {
     VaeConfig config;
     ModelPart vae;
     VaeValues values;
-    float *wide;    /* device memory, as the next two: fp32 of what goes in or comes out */
-    void *in, *out; /* in the compute type */
+    float *wide;    /* device memory, as the next two: fp32 of the input or output */
+    void *in, *out; /* input and output in the compute type */
     float *host;    /* latents or pixels of a batch */
 };
 
@@ -82,7 +82,7 @@ static int plan(Decoder *d, Error *err)
     return r < 0 ? error_prefix(err, r, "VAE's decoder") : 0;
 }
 
-/* The encoder's tensors lie in the same file. */
+/* The encoder's tensors are in the same file: their names are listed, so that they are accepted. */
 static int load(Decoder *d, Store *store, Error *err)
 {
     _cleanup_(tape_freep) Tape *encoder = NULL;
@@ -162,7 +162,7 @@ int decoder_open(Device *device, const DecoderOptions *options, Decoder **ret, E
 
 static bool is_finite(float x) { return (float_bits(x) & 0x7f800000) != 0x7f800000; }
 
-/* Exactly one of floats and halves is given. */
+/* Uploads n latents, given either as floats or as halves. */
 static int stage_latents(Decoder *d, int n, const float *floats, const uint16_t *halves, Error *err)
 {
     const size_t c = (size_t)d->shape.latent_channels, each = latent_elements(d), area = each / c;

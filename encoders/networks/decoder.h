@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decoder.h - latents become pictures again, by the VAE decoder of a diffusers folder.
+/* decoder.h - converts latents back to pictures, with the VAE decoder of a diffusers folder.
  *
  * Ownership: decoder_open() gives the caller a Decoder, which borrows the Device; decoder_free() accepts NULL.
- * Units:     latents are as the U-Net has them, multiplied by scaling_factor, NCHW; pixels are RGB bytes, rows from
- *            the top. `batch` is pictures.
- * Errors:    decoder_open(): as encoder_open(). decoder_run(): -EDOM a latent or a pixel is not finite; those of the
- *            device.
+ * Units:     latents are in the U-Net's scale, multiplied by scaling_factor, NCHW; pixels are RGB bytes, rows from the
+ *            top. `batch` is pictures.
+ * Errors:    decoder_open(): as encoder_open(). decoder_run(): -EDOM a latent or a pixel is not finite; the device's
+ *            errors.
  * Threads:   the device's.
  * Exactness: a picture's bytes depend only on its latents, the weights and the device's numerics: not on batch, place,
  *            neighbours or threads.
@@ -17,14 +17,14 @@
 #include "kernels/kernels.h"
 
 typedef struct DecoderOptions {
-    const char *model; /* a diffusers folder, as path or URI: vae/ in it */
+    const char *model; /* a diffusers folder with vae/, as path or URI */
     int latent_height, latent_width;
     int batch; /* pictures that are computed at once */
 } DecoderOptions;
 
 typedef struct DecoderShape {
     int latent_channels, latent_height, latent_width;
-    int factor;        /* pixels of a side for one of the latent's */
+    int factor;        /* pixels per latent along a side */
     int height, width; /* of a picture */
     double scaling_factor;
 } DecoderShape;
@@ -36,9 +36,9 @@ Decoder *decoder_free(Decoder *decoder);
 DEFINE_CLEANUP(Decoder, decoder_free)
 const DecoderShape *decoder_shape(const Decoder *decoder);
 
-/* Decodes n <= batch latents of n x latent_channels x latent_height x latent_width; the rest of the batch is filled up.
- * pixels: n x height x width x 3. */
+/* Decodes n <= batch latents of n x latent_channels x latent_height x latent_width; the rest of the batch is filled
+ * with zeros. pixels: n x height x width x 3. */
 int decoder_run(Decoder *decoder, int n, const float *latents, uint8_t *pixels, Error *err);
-/* The same of IEEE halves as 16 bits, as datasets have them. */
+/* As decoder_run(), for latents as IEEE halves in 16 bits, the form in datasets. */
 int decoder_run_halves(Decoder *decoder, int n, const uint16_t *latents, uint8_t *pixels,
                        Error *err);

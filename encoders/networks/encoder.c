@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoder.c - see encoder.h: two tapes of one batch, and what goes in and out of them. */
+/* encoder.c - see encoder.h: two tapes of one batch, and the transfer of their input and output. */
 #include "encoders/networks/encoder.h"
 
 #include "base/number/half.h"
@@ -21,7 +21,7 @@ struct Encoder {
     ModelPart vae, text;
     VaeValues vae_values;
     ClipTextValues text_values;
-    float *wide;            /* device memory, as all below: fp32 of what goes in or comes out */
+    float *wide;            /* device memory, as all below: fp32 of the input or output */
     void *pixels, *moments; /* in the compute type; NULL without a VAE */
     void *hidden;
     int32_t *ids;
@@ -104,7 +104,7 @@ static int fill_shape(Encoder *e, const char *model, Error *err)
     return 0;
 }
 
-/* Emits and measures both networks: what they need is known before any memory is taken. */
+/* Emits and measures both networks, so that their memory is known before any is allocated. */
 static int plan(Encoder *e, Error *err)
 {
     int r = 0;
@@ -189,7 +189,7 @@ static void hash_text_config(Hasher *hasher, const ClipTextConfig *c)
 typedef int (*EmitVae)(Tape *tape, const VaeConfig *config, const VaeShape *shape, VaeValues *ret,
                        Error *err);
 
-/* Makes a tape that is only a list of tensors. */
+/* Makes a tape that serves only as a list of tensors. */
 static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret, Error *err)
 {
     _cleanup_(tape_freep) Tape *tape = NULL;
@@ -206,7 +206,7 @@ static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret
     return 0;
 }
 
-/* The decoder's tensors lie in the same file. */
+/* The decoder's tensors are in the same file: their names are listed, so that they are accepted. */
 static int load_vae(Encoder *e, Store *store, Hasher *hasher, Error *err)
 {
     _cleanup_(tape_freep) Tape *decoder = NULL;
@@ -233,7 +233,7 @@ static int load(Encoder *e, Store *store, Error *err)
     return r;
 }
 
-/* ---- looking ---- */
+/* ---- checking without loading ---- */
 
 static int look_at_vae(const Encoder *e, Store *store, Error *err)
 {
@@ -319,7 +319,7 @@ int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, E
 
 /* ---- running ---- */
 
-/* Rounds once; -EDOM where the result is not a finite half. */
+/* Rounds a value to half precision once; -EDOM if the result is not finite. */
 static int to_half(int sample, const char *what, float value, uint16_t *ret, Error *err)
 {
     *ret = half_from_float(value);
@@ -329,7 +329,7 @@ static int to_half(int sample, const char *what, float value, uint16_t *ret, Err
                      what, (double)value);
 }
 
-/* v / 127.5 - 1 for each byte, rounded once. */
+/* Uploads pixels as v / 127.5 - 1 for each byte v, rounded once. */
 static void stage_pixels(Encoder *e, int n, const uint8_t *pixels)
 {
     const size_t each = pixel_elements(e);
@@ -347,7 +347,7 @@ static void stage_pixels(Encoder *e, int n, const uint8_t *pixels)
         cast_from_f32(e->device, (int64_t)((size_t)e->batch * each), e->wide, e->pixels);
 }
 
-/* Brings a network's result to e->host, as fp32. */
+/* Copies a network's result to e->host, as fp32. */
 static void fetch(Encoder *e, size_t n_elements, const void *from)
 {
     const bool cast = device_type(e->device) != DATA_F32;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model-copy.c - see model-copy.h. Networks that are emitted and never measured are the lists of tensors. */
+/* model-copy.c - see model-copy.h. Networks that are emitted but never measured serve as the lists of tensors. */
 #include "encoders/networks/model-copy.h"
 
 #include "encoders/networks/clip-text.h"

@@ -8,8 +8,8 @@
 
 static bool is_about(double a, double b) { return fabs(a / b - 1) < 1e-4; }
 
-/* A network sees latents times scaling_factor. Where nobody noted what its data hold, they hold either that already, or
- * bare latents, which the job then multiplies by it. */
+/* A network must see latents times scaling_factor. If the data's own factor was not noted (stored_scale 0), the data
+ * hold either such latents, with latent_scale 1, or bare latents, with a latent_scale of scaling_factor. */
 static int check_scale(const char *source, const ModelWanted *w, double scaling_factor, Error *err)
 {
     const double stored = w->stored_scale > 0 ? w->stored_scale : 1;

@@ -51,7 +51,7 @@ bool model_tensor_name(ModelKind kind, const char *name, char ret[PARAMETER_NAME
     return n < PARAMETER_NAME_MAX;
 }
 
-/* ---- the tensors of a file, each beside its parameter ---- */
+/* ---- the tensors of a file and their parameters ---- */
 
 typedef struct Wanted {
     const Parameter *parameter;
@@ -76,7 +76,7 @@ static bool is_beside(const ParameterList *beside, const char *name)
     return false;
 }
 
-/* A matrix may have two more dimensions of 1. */
+/* Compares the shapes. A matrix may be stored with two more dimensions of 1. */
 static bool same_shape(const Parameter *p, const SafetensorsEntry *e)
 {
     const bool as_conv = p->n_dims == 2 && e->n_dims == 4 && e->dims[2] == 1 && e->dims[3] == 1;
@@ -132,7 +132,8 @@ static int match_entries(const char *source, ModelKind kind, const ParameterList
     return r;
 }
 
-/* network: the tensors of wanted, or the first list of them. */
+/* Matches a file's tensors with the wanted ones. network: the list of the wanted tensors, or the first of their
+ * lists. */
 static int match_file(const char *source, ModelKind kind, const ParameterList *network,
                       const ParameterList *beside, const Safetensors *file, Wanted *wanted,
                       size_t n_wanted, Error *err)
@@ -140,7 +141,7 @@ static int match_file(const char *source, ModelKind kind, const ParameterList *n
     int r = match_entries(source, kind, beside, file, wanted, n_wanted, err);
     if (r != -EINVAL)
         return r;
-    Error whole = ERROR_INIT; /* which file it is says more than one of its tensors */
+    Error whole = ERROR_INIT; /* names the kind of the whole file, if that is wrong */
     if (weights_refuse_other(source, file, network, &whole) < 0)
         return error_set(err, r, "%s", whole.text);
     return r;
@@ -148,14 +149,14 @@ static int match_file(const char *source, ModelKind kind, const ParameterList *n
 
 /* ---- reading ---- */
 
-/* A file of weights, read by pieces: whole, it would need as much again as the weights. */
+/* A file of weights that is read in pieces: reading it whole would need as much memory again as the weights. */
 typedef struct WeightFile {
     Store *store;
     char key[KEY_MAX];
     char source[512];
     Safetensors *tensors;
-    char *piece;   /* PIECE_ELEMENTS of the widest type */
-    float *floats; /* and what becomes of them */
+    char *piece;   /* PIECE_ELEMENTS of the widest type, as stored */
+    float *floats; /* the piece as fp32 */
 } WeightFile;
 
 static void weight_file_close(WeightFile *f)
@@ -165,7 +166,7 @@ static void weight_file_close(WeightFile *f)
     free(f->floats);
 }
 
-/* The plain file, else that of halves. */
+/* Finds the plain file, else the file of halves. */
 static int find_file(WeightFile *f, ModelKind kind, uint64_t *ret_bytes, Error *err)
 {
     static const char *const endings[] = {".safetensors", ".fp16.safetensors"};
@@ -203,7 +204,7 @@ static const float *widen(const WeightFile *f, SafetensorsType type, size_t n)
     if (type == SAFETENSORS_F32) {
         memcpy(f->floats, f->piece, n * sizeof(float));
     } else if (type == SAFETENSORS_F16) {
-        (void)half_expand(f->piece, n, f->floats); /* what is not finite is found below */
+        (void)half_expand(f->piece, n, f->floats); /* read_piece() checks that all are finite */
     } else {
         for (size_t i = 0; i < n; i++) {
             uint16_t high;
@@ -222,7 +223,8 @@ static bool all_finite(const float *x, size_t n)
     return !bad;
 }
 
-/* Reads the piece of a tensor that begins with element `at`; *ret_n and *ret are its fp32, until the next one. */
+/* Reads the piece of a tensor that begins with element `at`. *ret points to its *ret_n elements as fp32, valid until
+ * the next call. */
 static int read_piece(const WeightFile *f, const Wanted *wanted, int64_t at, size_t *ret_n,
                       const float **ret, Error *err)
 {
@@ -259,7 +261,7 @@ static int read_tensor(const WeightFile *f, const ModelPart *part, const Wanted 
     return 0;
 }
 
-/* The tensors of all lists, by name; the caller frees them. */
+/* Lists the tensors of all lists, sorted by name; the caller frees the result. */
 static Wanted *list_wanted(const ParameterList *const *lists, size_t n_lists, size_t *ret_n)
 {
     size_t n = 0;
@@ -341,7 +343,8 @@ static int take_memory(ModelPart *part, ModelKind kind, Error *err)
     return 0;
 }
 
-/* A config may ask for any amount of memory: it is taken once the tensors are those of the config. */
+/* A config may demand any amount of memory, so memory is allocated only after the file's tensors have matched the
+ * config. */
 int model_part_load(ModelPart *part, Store *store, ModelKind kind, const ParameterList *beside,
                     Hasher *hasher, Error *err)
 {
@@ -377,7 +380,7 @@ int model_part_look(Store *store, ModelKind kind, const ParameterList *network,
 
 void model_part_close(ModelPart *part)
 {
-    Error ignored = ERROR_INIT; /* a device that is broken runs nothing more */
+    Error ignored = ERROR_INIT; /* a broken device runs nothing more */
     if (part->weights)
         (void)device_synchronise(part->device, &ignored);
     part->tape = tape_free(part->tape);

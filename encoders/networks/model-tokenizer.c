@@ -35,7 +35,7 @@ int model_tokenizer_open(Store *model, TokenizerRules rules, int vocabulary, int
                          Tokenizer **ret, Error *err)
 {
     char path[PATH_MAX], folder[PATH_MAX - 16];
-    Error ignored = ERROR_INIT; /* that it is elsewhere */
+    Error ignored = ERROR_INIT; /* the error of a store that is not local */
     if (store_local_path(model, "tokenizer", path, sizeof(path), &ignored) == 0)
         return tokenizer_open(path, rules, vocabulary, n_tokens, ret, err);
 
@@ -47,6 +47,6 @@ int model_tokenizer_open(Store *model, TokenizerRules rules, int vocabulary, int
     int r = copy_files(model, folder, err);
     if (r == 0)
         r = tokenizer_open(folder, rules, vocabulary, n_tokens, ret, err);
-    (void)folder_remove(folder, &ignored); /* a copy; what is left of it harms nobody */
+    (void)folder_remove(folder, &ignored); /* a temporary copy, which may remain */
     return r < 0 ? error_prefix(err, r, "%.200s/tokenizer", store_uri(model)) : 0;
 }

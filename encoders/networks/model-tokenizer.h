@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model-tokenizer.h - the tokenizer of a diffusers folder, wherever that lies.
+/* model-tokenizer.h - opens the tokenizer of a diffusers folder, in a local or a remote store.
  *
- * A tokenizer reads files. If the folder is elsewhere, its merges.txt and vocab.json are copied into a folder of TMPDIR
- * for a moment.
+ * A tokenizer reads local files. If the store is remote, the folder's merges.txt and vocab.json are copied into a
+ * temporary folder in TMPDIR.
  *
  * Ownership: the caller gets a Tokenizer; the Store is borrowed.
  * Units:     as tokenizer.h.
- * Errors:    those of tokenizer_open() and of the store, naming the model.
+ * Errors:    as tokenizer_open(), and the store's errors, naming the model.
  * Threads:   any.
  */
 #pragma once

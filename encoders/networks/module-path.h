@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module-path.h - the names of a network's modules while it is emitted.
+/* module-path.h - makes the names of a network's modules while it is emitted.
  *
  * Ownership: a ModulePath is a value.
  * Units:     bytes.
- * Errors:    none: too long a path ends in too long a parameter name, which the list of parameters refuses.
+ * Errors:    none: a path that is too long gives a parameter name that is too long, which the list of parameters
+ *            refuses.
  * Threads:   any.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vae-config.c - see vae-config.h. Keys fall in the classes of unet-config.c. */
+/* vae-config.c - see vae-config.h. Keys are in the same classes as in unet-config.c. */
 #include "encoders/networks/vae-config.h"
 
 #include "base/json/json.h"
@@ -25,8 +25,8 @@ static const JsonFixed fixed[] = {
     {"use_quant_conv", "true"},
 };
 
-/* force_upcast tells fp16's users to take fp32, and sample_size is what it was trained with: nothing that we compute
- * depends on them. */
+/* Two of these keys have no effect here: force_upcast recommends fp32 to users of fp16, and sample_size is the training
+ * size. */
 static const char *const own_keys[] = {
     "block_out_channels", "down_block_types", "up_block_types",
     "layers_per_block",   "latent_channels",  "norm_num_groups",
@@ -65,7 +65,7 @@ static void get_channels(JsonReader *reader, VaeConfig *config)
         json_refuse(reader, key, "no levels");
     for (int i = 0; i < config->n_levels; i++) {
         const json_int_t channels = json_integer_value(json_array_get(array, (size_t)i));
-        if (channels < 1 || channels > CHANNELS_MAX) /* 0 for other types */
+        if (channels < 1 || channels > CHANNELS_MAX) /* 0 if not an integer */
             json_refuse(reader, key, "element %d is not an integer in 1..%d", i, CHANNELS_MAX);
         config->block_out_channels[i] = (int)channels;
     }
@@ -110,7 +110,7 @@ int vae_config_parse(const char *source, const char *text, size_t n_bytes, VaeCo
     if (r < 0)
         return r;
 
-    /* diffusers' defaults */
+    /* The defaults of diffusers. */
     VaeConfig config = {.latent_channels = 4,
                         .layers_per_block = 1,
                         .norm_num_groups = 32,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vae.c - see vae.h. Each module reads as in diffusers: first its layers, then what it does with them. */
+/* vae.c - see vae.h. Each module is written as in diffusers: first its layers, then their use. */
 #include "encoders/networks/vae.h"
 
 #include "encoders/networks/module-path.h"
 
-static const double norm_eps = 1e-6; /* of every GroupNorm; a U-Net's resnets have 1e-5 */
+static const double norm_eps = 1e-6; /* of every GroupNorm; in a U-Net's resnets 1e-5 */
 
 typedef struct Vae {
     Tape *tape;
@@ -51,7 +51,7 @@ static ValueId resnet(Vae *v, const char *module, ValueId x, int c_out)
     return tape_conv(v->tape, conv2, h, 1, NO_VALUE, residual);
 }
 
-/* One head as wide as the level. */
+/* Self-attention with one head as wide as the level. */
 static ValueId attention(Vae *v, const char *module, ValueId x)
 {
     Tape *t = v->tape;

@@ -3,8 +3,8 @@
  *
  * Ownership: none; the tape is the caller's.
  * Units:     height and width are pixels of the picture, multiples of vae_config_factor().
- * Errors:    -EINVAL for other sides or an empty batch; those of emitting stay in the tape (tape.h).
- * Threads:   any; pure but for the tape.
+ * Errors:    -EINVAL for other sides or an empty batch; errors of emitting stay in the tape (tape.h).
+ * Threads:   any; pure except for the tape.
  * Source:    diffusers AutoencoderKL: Encoder, Decoder, quant_conv, post_quant_conv.
  */
 #pragma once

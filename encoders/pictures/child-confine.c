@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child-confine.c - see child-confine.h.
  *
- * The filter compares numbers of calls and, of an argument, its low 32 bits: descriptors and process ids are ints, and
- * all flags of a protection lie there. A process that enters the kernel another way (32-bit calls, x32) has another
- * architecture or other numbers, and is ended. */
+ * The filter compares system call numbers and the low 32 bits of one argument: descriptors and process ids are ints,
+ * and all protection flags are in these bits. A process that enters the kernel in another way (32-bit calls, x32) has
+ * another architecture or other numbers, and is killed. */
 #include "encoders/pictures/child-confine.h"
 
 #include "base/fault.h"
@@ -49,7 +49,7 @@ int child_limit(const PictureRecipe *recipe)
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, what)
-/* Goes on with the next line if equal, else leaves out `skip` lines. */
+/* Continues with the next line if the values are equal, else skips `skip` lines. */
 #define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
 
 #define ALLOW(call) UNLESS(call, 1), RETURN(SECCOMP_RET_ALLOW)
@@ -65,7 +65,7 @@ int child_filter(void)
         return r;
     if (CHILD_IS_SANITIZED)
         return -ENOTSUP;
-    tzset(); /* a log line of a fault point has the time, whose zone is read once */
+    tzset(); /* reads the time zone, which log lines of fault points need */
     const uint32_t self = (uint32_t)getpid();
     struct sock_filter lines[] = {
         LOAD(arch),
@@ -79,14 +79,15 @@ int child_filter(void)
         ALLOW_IF(SYS_mprotect, 2, PROT_EXEC, 0),
         ALLOW(SYS_munmap),
         ALLOW(SYS_mremap),
-        /* free() gives memory back by it. As root, other advice may poison a page that the parent has mapped, too. */
+        /* free() returns memory with MADV_DONTNEED. Other advice is not allowed: as root, it could poison a page that
+         * the parent has mapped, too. */
         ALLOW_IF(SYS_madvise, 2, UINT32_MAX, MADV_DONTNEED),
         ALLOW(SYS_brk),
         ALLOW(SYS_futex),
-        ALLOW(SYS_getrandom), /* malloc(), once */
+        ALLOW(SYS_getrandom), /* malloc() calls it once */
         ALLOW(SYS_exit),
         ALLOW(SYS_exit_group),
-        /* An assert or abort() writes why, which nobody reads, and sends its own process a signal. */
+        /* assert() and abort() write a message, which has no reader here, and send a signal to their own process. */
         DENY(SYS_write, EBADF),
         DENY(SYS_writev, EBADF),
         ALLOW(SYS_rt_sigprocmask),
@@ -95,7 +96,7 @@ int child_filter(void)
         ALLOW(SYS_gettid),
         ALLOW_IF(SYS_kill, 0, UINT32_MAX, self),
         ALLOW_IF(SYS_tgkill, 0, UINT32_MAX, self),
-        /* A fault point's stall, also one that was stopped in between. */
+        /* A fault point's stall needs these calls, also after the process was stopped during it. */
         ALLOW(SYS_clock_nanosleep),
         ALLOW(SYS_restart_syscall),
         RETURN(SECCOMP_RET_KILL_PROCESS),

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child-confine.h - what a decoder process takes away from itself before it looks at a picture.
+/* child-confine.h - the restrictions that a decoder process sets on itself before it reads a picture.
  *
- * Limits: bytes of address space; no file is opened, none grows, no process begins, no core is left.
- * Filter: the process may request from the kernel memory that holds no code, its socket's packets, and its own end. Any
- *         other call ends it by SIGSYS. The filter is a BPF program for seccomp, only for x86_64.
+ * Limits: bytes of address space; the process can open no file, write no file, start no process, and leaves no core.
+ * Filter: the only system calls allowed are those for memory that holds no code, for packets of its socket, and for its
+ * own end. Any other call kills the process by SIGSYS. The filter is a BPF program for seccomp, only for x86_64.
  *
- * A build with a sanitizer has neither the bound of address space nor the filter: its runtime maps terabytes, and asks
- * for what no decoder does.
+ * A build with a sanitizer has neither the limit of address space nor the filter: its runtime maps terabytes, and makes
+ * calls that a decoder does not need.
  *
  * Ownership: none.
  * Units:     bytes.
- * Errors:    -errno. child_filter(): -ENOTSUP this build has none; -EINVAL and others: the kernel has none.
- * Threads:   the only one of the process.
+ * Errors:    -errno. child_filter(): -ENOTSUP this build has no filter; -EINVAL and others: the kernel does not support
+ *            it.
+ * Threads:   the only thread of the process.
  */
 #pragma once
 

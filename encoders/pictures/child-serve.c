@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child-serve.c - pictures_child(): the child's side of pictures.h.
  *
- * It confines itself first, then come pictures. The child trusts its parent; it ends when the socket does, and by
- * SIGKILL when the thread ends that started it. */
+ * The child confines itself before it reads any picture. It trusts its parent. It ends when the socket is closed, and
+ * by SIGKILL when the thread that started it ends. */
 #include "encoders/pictures/child-confine.h"
 #include "encoders/pictures/child-message.h"
 #include "encoders/pictures/pictures.h"
@@ -16,10 +16,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-/* Exit statuses, which the parent's text shows. */
+/* Exit statuses, which appear in the parent's error text. */
 enum { EXIT_ENDED = 0, EXIT_SETUP = 3, EXIT_BOUNDS = 4, EXIT_MEMORY = 5, EXIT_SOCKET = 6 };
 
-/* A point for every picture, and one for those of so many bytes: the same ones in each process. */
+/* Evaluates the fault point of every picture, and the fault point with the size in its name: that one fails for the
+ * same pictures in each process. */
 static int decode_fault(uint32_t n_bytes)
 {
     char point[40];
@@ -56,14 +57,14 @@ bool pictures_child_requested;
 void pictures_child(int argc, char **argv)
 {
     pictures_child_requested = true;
-    /* Where a parent of ours ignores it, the kernel waits for our children in our place: how they ended is lost, and
-     * their ids become others'. */
+    /* If a parent process ignores SIGCHLD, this process does so, too, and the kernel reaps its children: their exit
+     * statuses are lost, and their ids may be reused. */
     (void)signal(SIGCHLD, SIG_DFL);
     if (argc != 2 || strcmp(argv[1], CHILD_WORD) != 0)
         return;
     ChildSetup setup;
     Error err = ERROR_INIT;
-    (void)prctl(PR_SET_NAME, "pictures", 0, 0, 0); /* for people */
+    (void)prctl(PR_SET_NAME, "pictures", 0, 0, 0); /* for ps and top */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || fault_open(&err) < 0 ||
         recv(CHILD_SOCKET_FD, &setup, sizeof(setup), 0) != sizeof(setup) ||
         getppid() != setup.parent || picture_recipe_check(&setup.recipe, &err) < 0)

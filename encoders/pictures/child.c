@@ -17,7 +17,8 @@
 enum { SMALL_FILE_BYTES = 1 << 20, LOWEST_FD = 3 };
 static const uint64_t READY_USEC = 60 * USEC_PER_SEC;
 
-/* The variables of our environment that a child gets: where its libraries are, and what tests set. No credentials. */
+/* The environment variables that a child inherits: the place of its libraries, and settings of tests. Credentials are
+ * not inherited. */
 static const char *const environment_names[] = {"SDTRAIN_FAULT=", "LD_LIBRARY_PATH=",
                                                 "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="};
 
@@ -48,7 +49,7 @@ static int memory_new(size_t n_bytes, int *ret_fd, uint8_t **ret, Error *err)
     _cleanup_fd_ int fd = fd_above(memfd_create("pictures", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0)
         return error_errno(err, -errno, "cannot make memory for a decoder process");
-    /* A child that could shorten the memory would end us by SIGBUS. */
+    /* A child that could shorten the memory could end the parent by SIGBUS. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
         return error_errno(err, -errno, "cannot seal the memory of a decoder process");
     void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -77,7 +78,7 @@ static int spawn(const char *program, int socket, int memory_fd, pid_t *ret)
         (void)posix_spawn_file_actions_destroy(&actions);
         return -r;
     }
-    /* A session of its own: Ctrl-C is for the parent, which decides what becomes of its children. */
+    /* The child gets a session of its own: Ctrl-C goes only to the parent, which decides how its children end. */
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
                                                     POSIX_SPAWN_SETSIGDEF);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
@@ -164,8 +165,7 @@ void child_kill(Child *child, char *ret_how, size_t n_bytes)
     (void)snprintf(ret_how, n_bytes, "nothing");
     if (child->pid <= 0)
         return;
-    (void)kill(child->pid,
-               SIGKILL); /* it may be dead; it is not waited for yet, so the id is its own */
+    (void)kill(child->pid, SIGKILL); /* may be dead, but is not reaped: the id is still its own */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     child->pid = 0;
@@ -203,14 +203,14 @@ void child_forget(Child *child, uint32_t place, size_t n_bytes)
     if (n_bytes > SMALL_FILE_BYTES)
         (void)fallocate(child->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)child_file_at(place),
-                        PICTURE_FILE_BYTES_MAX); /* only saves memory */
+                        PICTURE_FILE_BYTES_MAX); /* a failure only wastes memory */
 }
 
 ssize_t child_receive(Child *child, void *packet, size_t n_bytes)
 {
-    /* Both signs of a process's end may come before its last packets: ECONNRESET, once, if it left requests unread, and
-     * an end that the kernel saw between its look for packets and its look for the end. Nothing can be sent after the
-     * end, so the second look is the true one. */
+    /* Two signs of the process's end may arrive before its last packets: one ECONNRESET, if the process left requests
+     * unread; and an end of file that the kernel noticed between its check for packets and its check for the end.
+     * Nothing can be sent after the end, so the second recv() gives the true result. */
     for (bool ended = false;;) {
         ssize_t n = recv(child->socket, packet, n_bytes, MSG_DONTWAIT | MSG_TRUNC);
         if (n > 0 || (n == 0 && ended))

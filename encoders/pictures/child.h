@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* child.h - one child process of pictures.h: started, spoken to, ended.
+/* child.h - starts, uses and ends one child process of pictures.h.
  *
- * Ownership: child_open() makes what child_close() takes back; a Child that is all 0 but for its descriptors, which are
- *            negative, may be closed as well. The shared memory outlives the process: child_restart() has it again.
+ * Ownership: child_close() frees what child_open() made; it also accepts a Child that is all zeros except for its
+ *            descriptors, which are negative. The shared memory outlives the process: child_restart() reuses it.
  * Units:     bytes, microseconds.
- * Errors:    -ECHILD: the process does not come up; -errno.
- * Threads:   the one that opened it, with whose end the process ends.
+ * Errors:    -ECHILD: the process does not start; -errno.
+ * Threads:   the thread that opened it; when that thread ends, the process is killed.
  */
 #pragma once
 
@@ -14,10 +14,10 @@
 typedef struct Child {
     const char *program; /* borrowed */
     PictureRecipe recipe;
-    pid_t pid; /* 0: none */
+    pid_t pid; /* 0: no process */
     int socket, memory_fd;
     uint8_t *memory;
-    int filter; /* child_filter()'s, of the process */
+    int filter; /* result of child_filter() in the process */
 } Child;
 
 int child_open(const char *program, const PictureRecipe *recipe, Child *ret, Error *err);
@@ -25,13 +25,15 @@ void child_close(Child *child);
 
 /* Kills the process, waits for its end, and writes how it ended: "signal 11", "exit status 3". */
 void child_kill(Child *child, char *ret_how, size_t n_bytes);
-/* Starts a process where none is, and waits until it is ready. */
+/* Starts a process, where none is running, and waits until it is ready. */
 int child_restart(Child *child, Error *err);
 
-/* Copies a file into its place and asks. -EPIPE: the process is gone; what it said before is still to be heard. */
+/* Copies a file into its place and requests its decoding. -EPIPE: the process has ended; its earlier answers can still
+ * be received. */
 int child_request(Child *child, uint32_t place, const void *data, size_t n_bytes);
-/* Gives back what a large file took. */
+/* Frees the shared memory of a large file. */
 void child_forget(Child *child, uint32_t place, size_t n_bytes);
 
-/* The end of a packet as it came: its true length, or 0 at the end; -EAGAIN: none is there. */
+/* Receives a packet without waiting. Returns its full length, which may exceed n_bytes; 0 after the process has ended;
+ * -EAGAIN if there is no packet. */
 ssize_t child_receive(Child *child, void *packet, size_t n_bytes);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* jpeg.c - JPEG files by libjpeg-turbo: grey, YCbCr, RGB, CMYK and YCCK, baseline and progressive.
  *
- * libjpeg goes on where data are missing or broken, and fills in grey. A picture that is half grey is none, so those
- * warnings end it here. Scans are counted: each costs a walk over all coefficients. */
+ * If data are missing or broken, libjpeg only warns, continues, and fills in grey. A picture that is partly grey is not
+ * usable, so these warnings reject it here. Scans are counted: each scan costs a pass over all coefficients. */
 #include "encoders/pictures/pixels.h"
 
 #include "base/cleanup.h"
 
-/* It wants stdio.h and stddef.h before it. */
+/* jpeglib.h needs stdio.h and stddef.h before it. */
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -16,7 +16,7 @@
 
 enum { SCANS_MAX = 100, ROWS_AT_ONCE = 8, EXIF_HEAD_BYTES = 6 };
 
-/* One read by libjpeg: its source, and how it ended. The callbacks find it by cinfo->client_data. */
+/* One read by libjpeg: its source and its result. The callbacks find it through cinfo->client_data. */
 typedef struct JpegRead {
     const PictureRecipe *recipe;
     struct jpeg_decompress_struct cinfo;
@@ -24,10 +24,10 @@ typedef struct JpegRead {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     jmp_buf back;
-    int r; /* what pixels_from_jpeg() is to return; 0 while nothing is known against the file */
+    int r; /* the result of pixels_from_jpeg(); 0 while no fault was found */
     Error err;
     int orientation;
-    uint8_t *rgb, *cmyk; /* the picture; one row of it */
+    uint8_t *rgb, *cmyk; /* the picture; one row of CMYK */
 } JpegRead;
 
 static _noreturn_ void give_up(j_common_ptr cinfo, int r, const char *text)
@@ -61,7 +61,7 @@ static void on_message(j_common_ptr cinfo, int level)
     case JWRN_MUST_RESYNC:
         cinfo->err->format_message(cinfo, text);
         give_up(cinfo, PICTURE_DECODE, text);
-    default: /* bytes between segments, odd headers: the pixels are all there */
+    default: /* for example, bytes between segments: no pixel is missing */
         break;
     }
 }
@@ -96,7 +96,8 @@ static uint8_t muldiv255(uint32_t a, uint32_t b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Pillow's arithmetic. Files hold 255 - ink, as Photoshop began it; Pillow takes that of all of them. */
+/* Converts with Pillow's arithmetic. Files hold 255 - ink, a convention of Photoshop, which Pillow assumes for all
+ * files. */
 static void rgb_from_cmyk(const uint8_t *cmyk, size_t n, uint8_t *rgb)
 {
     for (; n > 0; n--, cmyk += 4, rgb += 3)
@@ -138,16 +139,16 @@ static void decode_rows(JpegRead *read)
         for (JDIMENSION i = 0; i < n; i++)
             rows[i] = to + i * row;
         if (!cmyk) {
-            (void)jpeg_read_scanlines(cinfo, rows, n); /* output_scanline tells how many */
+            (void)jpeg_read_scanlines(cinfo, rows, n); /* output_scanline counts the rows */
         } else {
             rows[0] = read->cmyk;
-            (void)jpeg_read_scanlines(cinfo, rows, 1); /* one; the source never waits */
+            (void)jpeg_read_scanlines(cinfo, rows, 1); /* one row; the source never suspends */
             rgb_from_cmyk(read->cmyk, width, to);
         }
     }
 }
 
-/* libjpeg's errors come back to the setjmp() here; what must outlive one lies in *read. */
+/* libjpeg's errors return to the setjmp() here; everything that is needed afterwards is in *read. */
 static void decode(JpegRead *read)
 {
     if (setjmp(read->back))
@@ -156,17 +157,17 @@ static void decode(JpegRead *read)
     read->cinfo.src = &read->source;
     read->cinfo.progress = &read->progress;
     jpeg_save_markers(&read->cinfo, JPEG_APP0 + 1, 0xFFFF);
-    (void)jpeg_read_header(&read->cinfo,
-                           TRUE); /* the source never waits, an abbreviated file is an error */
+    /* The source never suspends, and an abbreviated file is an error. */
+    (void)jpeg_read_header(&read->cinfo, TRUE);
     read->r =
         pixels_admit(read->recipe, read->cinfo.image_width, read->cinfo.image_height, &read->err);
     if (read->r != 0)
         return;
     find_orientation(read);
     choose_colours(&read->cinfo);
-    (void)jpeg_start_decompress(&read->cinfo); /* never waits */
+    (void)jpeg_start_decompress(&read->cinfo); /* never suspends */
     decode_rows(read);
-    (void)jpeg_finish_decompress(&read->cinfo); /* reads on to the last marker */
+    (void)jpeg_finish_decompress(&read->cinfo); /* reads to the last marker */
 }
 
 static void jpeg_release(JpegRead *read)

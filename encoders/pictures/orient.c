@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* orient.c - EXIF's orientation: found in a TIFF block, applied to pixels. pixels.h has the contract. */
+/* orient.c - finds EXIF's orientation in a TIFF block, and applies it to pixels; see pixels.h. */
 #include "base/cleanup.h"
 #include "encoders/pictures/pixels.h"
 
@@ -45,8 +45,8 @@ int pixels_orient(Pixels *pixels, Error *err)
     assert(o >= 1 && o <= 8);
     if (o == 1)
         return 0;
-    /* 5 to 8 exchange rows and columns. x runs from the right in 2, 3, 7 and 8, y from below in 3, 4, 6 and 7: of
-     * what lies in the file, in the order of what is to be seen. */
+    /* Orientations 5 to 8 exchange rows and columns. To give the visible picture from its top left, the stored pixels
+     * are read from the right in orientations 2, 3, 7 and 8, and from the bottom in 3, 4, 6 and 7. */
     bool turned = o >= 5, from_right = o == 2 || o == 3 || o == 7 || o == 8;
     bool from_below = o == 3 || o == 4 || o == 6 || o == 7;
     size_t w = (size_t)pixels->width, h = (size_t)pixels->height;

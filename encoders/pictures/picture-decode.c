@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture-decode.c - see picture-decode.h: the kind of a file, the rules for its size, and the way to the square. */
+/* picture-decode.c - see picture-decode.h: the kind of a file, the rules for its size, and the steps to the square. */
 #include "encoders/pictures/picture-decode.h"
 
 #include "base/cleanup.h"
@@ -69,7 +69,7 @@ int pixels_admit(const PictureRecipe *recipe, int64_t width, int64_t height, Err
     return 0;
 }
 
-/* Pillow's arithmetic for an opaque background: 7 bits below the byte, division by 255 by shifts. */
+/* Uses Pillow's arithmetic for an opaque background: 7 bits of extra precision, and division by 255 with shifts. */
 void pixels_on_white(uint8_t *pixels, size_t n)
 {
     const uint8_t *from = pixels;

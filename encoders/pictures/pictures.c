@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pictures.c - see pictures.h: the questions in their order, and what is done about a child that fails.
+/* pictures.c - see pictures.h: the questions in their order, and the handling of a child that fails.
  *
- * Questions stand in a ring. Each is with one child, which has a queue of those that it has not answered; its oldest is
- * the one that it works at, and that is blamed for its end. The others are asked again without blame. */
+ * The questions are in a ring. Each is given to one child, which has a queue of the questions that it has not answered.
+ * The oldest in the queue is the one that the child works at, and it is blamed if the child fails. The other questions
+ * are sent to a new child, without blame. */
 #include "encoders/pictures/pictures.h"
 
 #include "base/cleanup.h"
@@ -16,12 +17,12 @@
 
 enum { TRIES = 2, TICK_MSEC = 1000, HELD_BYTES_MAX = PICTURE_FILE_BYTES_MAX };
 static const uint64_t PATIENCE_USEC = 60 * USEC_PER_SEC;
-static const uint64_t SHORT_PATIENCE_USEC = 3 * USEC_PER_SEC; /* of a test */
+static const uint64_t SHORT_PATIENCE_USEC = 3 * USEC_PER_SEC; /* in tests */
 
 typedef struct Question {
     const void *data;
     size_t n_bytes;
-    int worker; /* -1: the answer needed none */
+    int worker; /* -1: answered without a worker */
     uint32_t place;
     int tries;
     bool answered;
@@ -31,11 +32,11 @@ typedef struct Question {
 
 typedef struct Worker {
     Child child;
-    int queue[PICTURES_PER_CHILD]; /* questions it has not answered, oldest first */
+    int queue[PICTURES_PER_CHILD]; /* questions without an answer, oldest first */
     int n_queued;
-    size_t held_bytes;    /* of the files whose answers are not taken */
-    uint32_t places;      /* a bit for each place that is taken */
-    uint64_t waited_usec; /* for the oldest, while we did nothing but wait */
+    size_t held_bytes;    /* bytes of files whose answers were not taken */
+    uint32_t places;      /* one bit per place, set if it is in use */
+    uint64_t waited_usec; /* time spent waiting for the oldest question */
 } Worker;
 
 struct Pictures {
@@ -64,7 +65,7 @@ pid_t pictures_child_pid(const Pictures *pictures, int child)
 
 int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err)
 {
-    assert(pictures_child_requested); /* or the children would be this program all over */
+    assert(pictures_child_requested); /* else a child would be a copy of this program */
     int r = picture_recipe_check(&options->recipe, err);
     if (r < 0)
         return r;
@@ -109,7 +110,7 @@ static Question *oldest_of(Pictures *pictures, const Worker *worker)
     return &pictures->questions[worker->queue[0]];
 }
 
-/* Takes the oldest out of the child's queue, with its answer. */
+/* Removes the oldest question from the child's queue, and stores its answer. */
 static void close_oldest(Pictures *pictures, Worker *worker, int r, const Error *err)
 {
     Question *question = oldest_of(pictures, worker);
@@ -121,8 +122,9 @@ static void close_oldest(Pictures *pictures, Worker *worker, int r, const Error 
     worker->waited_usec = 0;
 }
 
-/* Ends a child that failed, blames the question that it was at, and asks a new child the others. If that one dies while
- * it is asked, its oldest may be answered already: hear() reads that first, and finds its end after it. */
+/* Kills a child that failed, blames the question that it worked at, and sends the other questions to a new child. If
+ * the new child dies during this, it may have answered its oldest question already: receive_answer() reads that answer
+ * first and detects the end afterwards. */
 static int replace(Pictures *pictures, Worker *worker, const char *why, Error *err)
 {
     char how[64];
@@ -144,7 +146,7 @@ static int replace(Pictures *pictures, Worker *worker, const char *why, Error *e
     return r == -EPIPE ? 0 : r;
 }
 
-/* Takes what a child has said. */
+/* Receives all answers that a child has sent. */
 static int receive_answer(Pictures *pictures, Worker *worker, Error *err)
 {
     while (worker->n_queued > 0) {
@@ -163,8 +165,8 @@ static int receive_answer(Pictures *pictures, Worker *worker, Error *err)
     return 0;
 }
 
-/* Waits until some child says something, or a tick. Only time that we wait counts against a child, and no more than a
- * tick at once: a machine that slept, or a caller that computed, is not the child's fault. */
+/* Waits until a child sends an answer, or for one tick. Only time spent waiting counts against a child, and at most one
+ * tick per call: a machine that was suspended, or a caller that computed, is not the child's fault. */
 static int wait_and_receive(Pictures *pictures, Error *err)
 {
     struct pollfd waits[PICTURES_CHILDREN_MAX];
@@ -197,7 +199,8 @@ static int wait_and_receive(Pictures *pictures, Error *err)
     return 0;
 }
 
-/* The child with the fewest questions that has a place and room for the bytes; NULL: none has. */
+/* Returns the child with the fewest questions that has a free place and room for the bytes; NULL: there is no such
+ * child. */
 static Worker *choose_worker(Pictures *pictures, size_t n_bytes)
 {
     Worker *best = NULL;
@@ -218,7 +221,7 @@ int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error
     int index = (pictures->first + pictures->n_asked) % pictures->room;
     Question *question = &pictures->questions[index];
     *question = (Question){.data = data, .n_bytes = n_bytes, .worker = -1};
-    if (n_bytes == 0 || n_bytes > PICTURE_FILE_BYTES_MAX) { /* a verdict without a look at them */
+    if (n_bytes == 0 || n_bytes > PICTURE_FILE_BYTES_MAX) { /* the verdict needs no decoder */
         question->r =
             picture_decode(&pictures->options.recipe, data, n_bytes, NULL, &question->err);
         question->answered = true;
@@ -238,7 +241,8 @@ int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error
     worker->held_bytes += n_bytes;
     pictures->n_asked++;
     int r = child_request(&worker->child, place, data, n_bytes);
-    /* The answers that a child gave before it died are still to be received; hear() then finds its end. */
+    /* The answers that a child sent before it died can still be received; receive_answer() detects the end
+     * afterwards. */
     return r == 0 || r == -EPIPE ? 0 : error_errno(err, r, "cannot ask a decoder process");
 }
 

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pictures.h - picture_decode() in child processes, which a picture may crash, hang or take over.
+/* pictures.h - runs picture_decode() in child processes, since a picture may crash the decoder, hang it, or take it
+ * over.
  *
- * A child is this program anew (/proc/self/exe), so that it shares no memory, threads, credentials or descriptors with
- * its parent: it has one socket, one piece of shared memory, bounds of its memory and files, and few calls into the
- * kernel (child-confine.h; not in builds with a sanitizer). It dies with the thread that started it. Its answers are
- * checked as a stranger's.
+ * A child is this program started again (/proc/self/exe), so that it shares no memory, threads, credentials or
+ * descriptors with its parent, except for one socket and one piece of shared memory. It has limits of memory and files,
+ * and may use few system calls (child-confine.h; not in builds with a sanitizer). It is killed when the thread that
+ * started it ends. Its answers are checked like those of an untrusted process.
  *
- * A picture that a child dies of, or is silent about for `patience_usec`, is given to another child once. Then its
- * answer is -ENOTRECOVERABLE, which says nothing of the picture: it may have been the machine.
+ * If a child dies of a picture, or does not answer within `patience_usec`, the picture is given to another child once.
+ * After a second failure its answer is -ENOTRECOVERABLE, which is not a verdict about the picture: the machine may have
+ * failed.
  *
- * Answers come in the order of the questions. At most pictures_room() of them are under way.
+ * Answers are returned in the order of the questions. At most pictures_room() questions may be without a taken answer.
  *
- * Ownership: pictures_open() gives the caller a Pictures; pictures_free() accepts NULL, and ends the children. Bytes
- *            that were asked about are borrowed until their answer is taken.
+ * Ownership: pictures_open() gives the caller a Pictures; pictures_free() accepts NULL, and ends the children. The
+ *            bytes of a question are borrowed until its answer is taken.
  * Units:     bytes, pixels; microseconds.
- * Errors:    as picture-decode.h. -ECHILD: a child does not start, and never will; -errno.
- * Threads:   the one that called pictures_open(), which must live until pictures_free().
+ * Errors:    as picture-decode.h. -ECHILD: a child does not start, and a retry cannot help; -errno.
+ * Threads:   the thread that called pictures_open(), which must not end before pictures_free().
  */
 #pragma once
 
@@ -27,8 +29,8 @@
 enum {
     PICTURES_CHILDREN_MAX = 64,
     PICTURES_PER_CHILD = 8,
-    PICTURES_CHILD_BYTES = 256 << 20, /* beside PICTURES_CHILD_PIXEL_BYTES for each of max_pixels */
-    PICTURES_CHILD_PIXEL_BYTES = 12,  /* a progressive CMYK: coefficients and RGB */
+    PICTURES_CHILD_BYTES = 256 << 20, /* a child's memory, without that for pixels */
+    PICTURES_CHILD_PIXEL_BYTES = 12,  /* added for each of max_pixels: CMYK coefficients and RGB */
 };
 
 typedef struct Pictures Pictures;
@@ -36,11 +38,12 @@ typedef struct Pictures Pictures;
 typedef struct PicturesOptions {
     PictureRecipe recipe;
     int n_children;
-    uint64_t patience_usec; /* 0: a minute. A watchdog, not a rule: no verdict comes from it */
-    const char *program;    /* NULL: this one. For tests */
+    uint64_t patience_usec; /* 0: a minute. A watchdog: it gives no verdict */
+    const char *program;    /* NULL: this program; others in tests */
 } PicturesOptions;
 
-/* To be called first in main(): in a child it decodes, and does not return. Elsewhere SIGCHLD is no longer ignored. */
+/* To be called first in main(). In a child it decodes pictures and does not return. In other processes it sets SIGCHLD,
+ * if it was ignored, to its default. */
 void pictures_child(int argc, char **argv);
 
 /* Starts the children and waits until each is ready. */
@@ -48,19 +51,19 @@ int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err);
 Pictures *pictures_free(Pictures *pictures);
 DEFINE_CLEANUP(Pictures, pictures_free)
 
-/* 0: the kernel ends a child that requests more from it than decoding needs. -errno, child_filter()'s: it does not, and
- * only limits confine the children, which people must be told. */
+/* Returns 0 if the kernel kills a child that makes other system calls than decoding needs. Otherwise returns the -errno
+ * of child_filter(): only limits confine the children, and the user must be informed. */
 int pictures_filter(const Pictures *pictures);
 
-/* How many questions fit. */
+/* Returns how many questions fit. */
 int pictures_room(const Pictures *pictures);
-/* How many have no answer taken yet. */
+/* Returns how many questions have no taken answer yet. */
 int pictures_requested(const Pictures *pictures);
 
-/* Gives a picture to a child. -EAGAIN: an answer has to be taken first; never while nothing is asked. */
+/* Gives a picture to a child. -EAGAIN: an answer must be taken first; not returned while no question is open. */
 int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error *err);
 
-/* Waits for the answer to the oldest question: as picture_decode(), or -ENOTRECOVERABLE. */
+/* Waits for the answer to the oldest question and returns it: as picture_decode(), or -ENOTRECOVERABLE. */
 int pictures_take(Pictures *pictures, uint8_t *ret_rgb, Error *err);
 
 /* For tests. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* png.c - PNG files by libpng: every colour type and depth, interlaced ones, holes by palette, colour or alpha.
+/* png.c - PNG files by libpng: every colour type and depth, interlaced pictures, transparency by palette, colour or
+ * alpha.
  *
- * Our own walk over the chunks finds size, animation and orientation before libpng sees a byte, so that a bomb costs
- * nothing. libpng reads only the chunks that pixels need: no profile is unpacked, no text kept. */
+ * read_head() scans the chunks for size, animation and orientation before libpng reads a byte, so that a decompression
+ * bomb costs nothing. libpng reads only the chunks that the pixels need: it unpacks no profile and keeps no text. */
 #include "encoders/pictures/pixels.h"
 
 #include "base/cleanup.h"
@@ -12,8 +13,8 @@
 #include <string.h>
 
 enum { SIGNATURE_BYTES = 8, CHUNK_HEAD_BYTES = 8, CHUNK_TAIL_BYTES = 4 };
-/* libpng keeps two rows of up to 8 bytes a pixel: very long ones would take more than a decoder process may have,
- * and want of memory is not a verdict. */
+/* libpng keeps two rows of up to 8 bytes per pixel: very long rows would exceed the memory of a decoder process, and
+ * running out of memory is not a verdict. */
 enum { ROW_PIXELS_MAX = 1 << 23 };
 
 typedef struct PngHead {
@@ -21,7 +22,7 @@ typedef struct PngHead {
     int orientation;
 } PngHead;
 
-/* One read by libpng: its source, and how it ended. */
+/* One read by libpng: its source and its result. */
 typedef struct PngRead {
     const uint8_t *data;
     size_t n_bytes, at;
@@ -116,7 +117,7 @@ static void png_release(PngRead *read)
     free(read->pixels);
 }
 
-/* libpng's errors come back to the setjmp() here; what must outlive one lies in *read. */
+/* libpng's errors return to the setjmp() here; everything that is needed afterwards is in *read. */
 static bool decode_rows(PngRead *read)
 {
     if (setjmp(png_jmpbuf(read->png)))
@@ -126,7 +127,7 @@ static bool decode_rows(PngRead *read)
     png_set_keep_unknown_chunks(read->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_crc_action(read->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_read_info(read->png, read->info);
-    /* A hole by colour is found among 16 bits, before only the high byte stays. */
+    /* A transparent colour is compared with all 16 bits, before only the high byte is kept. */
     png_set_expand(read->png);
     png_set_strip_16(read->png);
     png_set_gray_to_rgb(read->png);

@@ -8,12 +8,12 @@
 
 enum { WEIGHT_BITS = 22 };
 
-/* A filter over one axis, for the targets `first` to `first` + n - 1 of n_out. */
+/* A filter along one axis, for the target pixels `first` to `first` + n - 1 of n_out. */
 typedef struct Axis {
     int n_in, n;
-    int taps;     /* the room of a target's weights */
-    int *begin;   /* the first source of each target */
-    int *count;   /* how many sources it has */
+    int taps;     /* room for the weights of one target pixel */
+    int *begin;   /* first source pixel of each target pixel */
+    int *count;   /* number of its source pixels */
     int *weights; /* n x taps */
 } Axis;
 
@@ -86,7 +86,7 @@ static uint8_t clip8(int sum)
     return (uint8_t)CLAMP(v, 0, 255);
 }
 
-/* One row of n_in pixels to the axis' n. */
+/* Filters one row of n_in pixels to axis->n pixels. */
 static void along_row(const Axis *axis, const uint8_t *row, uint8_t *to)
 {
     for (int i = 0; i < axis->n; i++) {
@@ -105,7 +105,8 @@ static void along_row(const Axis *axis, const uint8_t *row, uint8_t *to)
     }
 }
 
-/* Target row i of the axis; `rows` begins with source row `first` and has n bytes a row. sums has room for n. */
+/* Computes target row i of the axis. `rows` begins with source row `first`, with n bytes per row; sums has room for
+ * n. */
 static void along_columns(const Axis *axis, int i, const uint8_t *rows, int first, size_t n,
                           int *sums, uint8_t *to)
 {
@@ -129,7 +130,7 @@ int resize_to_square(const uint8_t *rgb, int width, int height, PictureResample 
     int64_t left = (out_width - side) / 2, top = (out_height - side) / 2;
     size_t row = (size_t)width * 3, out_row = (size_t)side * 3;
 
-    /* The pass along columns says which rows of the first pass are needed. */
+    /* The filter along the columns determines which rows the first pass must compute. */
     _cleanup_(axis_release) Axis across = {0}, down = {0};
     int first = (int)top, n_rows = side, r = 0;
     if (out_height != height) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resize.h - Pillow's resize, and the square in the middle of its result.
  *
- * Two passes, first along rows, then along columns, with 8 bits between them; a pass that changes no size is left out.
- * Weights are computed in double with only + - * / and rounded to 22 bits, pixels are summed in integers: the bytes are
- * the same on every machine, and Pillow's (src/libImaging/Resample.c says the same of itself).
+ * The picture is filtered in two passes, first along rows, then along columns, with 8 bits between them; a pass that
+ * changes no size is left out. Weights are computed in double with only + - * / and rounded to 22 bits, and pixels are
+ * summed in integers: so the bytes are the same on every machine, and the same as Pillow's (a comment in
+ * src/libImaging/Resample.c claims this, too).
  *
  * Ownership: the caller's buffers.
  * Units:     pixels of 3 bytes.
@@ -15,6 +16,6 @@
 #include "encoders/pictures/picture-decode.h"
 
 /* Scales width x height so that the shorter side is `side`, and fills ret[side * side * 3] with the square at
- * floor((size - side) / 2). Only what the square needs is computed. */
+ * floor((size - side) / 2). Only the pixels that the square needs are computed. */
 int resize_to_square(const uint8_t *rgb, int width, int height, PictureResample resample, int side,
                      uint8_t *ret, Error *err);

@@ -14,8 +14,8 @@ static uint32_t le32(const uint8_t *p)
     return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
 }
 
-/* As others read it, EXIF is there only if the head of an extended file says so, and what is behind the RIFF chunk is
- * none of the file. */
+/* As in other readers, EXIF counts only if the head of an extended file announces it, and bytes behind the RIFF chunk
+ * are not part of the file. */
 static int find_orientation(const uint8_t *data, size_t n_bytes)
 {
     if (n_bytes <= RIFF_HEAD_BYTES + CHUNK_HEAD_BYTES ||
@@ -39,7 +39,7 @@ static int find_orientation(const uint8_t *data, size_t n_bytes)
     return 1;
 }
 
-/* r is what libwebp said of a file whose RIFF size is there as a whole. */
+/* Converts libwebp's status for a file whose RIFF chunk is complete. */
 static int reject_status(VP8StatusCode status, Error *err)
 {
     static const char *const texts[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe-internal.h - what a Bpe holds: bpe-read.c makes it, bpe.c uses it.
+/* bpe-internal.h - the inside of a Bpe, which bpe-read.c makes and bpe.c uses.
  *
  * Ownership: the Bpe owns its arrays.
  * Units:     ids; bytes of UTF-8.
@@ -14,9 +14,9 @@
 
 /* A token that a merge makes. */
 typedef struct BpeToken {
-    uint32_t at;        /* its first byte in Bpe.bytes */
-    uint16_t n, n_left; /* bytes of it, and of the first of its pair */
-    bool ends;          /* a word */
+    uint32_t at;        /* index of its first byte in Bpe.bytes */
+    uint16_t n, n_left; /* bytes of the token, and of the left token of its pair */
+    bool ends;          /* whether it ends a word */
 } BpeToken;
 
 struct Bpe {
@@ -24,10 +24,10 @@ struct Bpe {
     uint8_t *bytes;
     BpeToken *tokens; /* by rank */
     uint32_t *sorted; /* ranks in the order of their bytes */
-    uint32_t *begin;  /* [vocabulary + 1]: of a left id, its first place in right and made */
-    uint16_t *right;  /* rising for each left id */
+    uint32_t *begin;  /* [vocabulary + 1]: index of each left id's first pair in right and made */
+    uint16_t *right;  /* right ids of the pairs, rising for each left id */
     uint16_t *made;
-    uint16_t *words; /* a hash table of the ids of tokens that are whole words; 0: none */
+    uint16_t *words; /* hash table of the ids of tokens that are whole words; 0: empty */
     Hash hash;
 };
 
@@ -35,10 +35,10 @@ enum { BPE_WORD_SLOTS = 1 << 17, BPE_WORD_PROBES = 16, BPE_TOKEN_BYTES_MAX = 102
 
 extern const uint8_t bpe_id_of_byte[BPE_BYTES];
 
-/* Works as bpe_word(), without looking whether the word is one token. */
+/* As bpe_word(), but does not first look for the whole word in the table of words. */
 int bpe_word_by_merges(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word, size_t n_bytes,
                        int32_t *ret, size_t room);
-/* The id of these bytes at the end of a word or not; -ENOENT. */
+/* Returns the id of the token with these bytes; ends: the token ends a word. -ENOENT: there is no such token. */
 int bpe_find_bytes(const Bpe *bpe, const uint8_t *bytes, size_t n, bool ends);
 
 static inline size_t bpe_word_slot(const uint8_t *word, size_t n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe-read.c - merges as their file has them, one pair a line, become the tables of a Bpe.
+/* bpe-read.c - reads a file of merges, one pair per line, into the tables of a Bpe.
  *
- * A line is refused unless both of its tokens are bytes or were made by a line above it, and nothing above it made the
- * same token: the order of merges (bpe.h) and the one id of a token rest on that.
+ * A line is refused unless both of its tokens are bytes or were made by earlier lines, and no earlier line made the
+ * same token: the order of merges (bpe.h) and the unique id of each token depend on this.
  */
 #include "encoders/tokenizer/bpe-internal.h"
 
@@ -13,7 +13,8 @@ static const char END_OF_WORD[] = "</w>";
 static const char ORIGINAL[] = "\"bpe_simple_vocab_16e6.txt";
 enum { END_BYTES = sizeof(END_OF_WORD) - 1 };
 
-/* bytes_to_unicode(): bytes that print stand first and for themselves, the other 68 are U+0100, U+0101, ... */
+/* bytes_to_unicode() of CLIP: printable bytes come first and stand for themselves; the other 68 bytes are U+0100,
+ * U+0101, ... */
 static bool byte_prints(unsigned byte)
 {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -48,7 +49,8 @@ Bpe *bpe_free(Bpe *bpe)
     return NULL;
 }
 
-/* Reads characters that stand for bytes; returns how many, -EINVAL if one stands for none. */
+/* Converts characters that stand for bytes to these bytes. Returns their number, or -EINVAL if a character stands for
+ * no byte. */
 static int read_bytes(const char *text, size_t n, uint8_t *ret)
 {
     static const uint8_t others_first = 188; /* the id of U+0100 */
@@ -89,7 +91,7 @@ static bool take_end(const char *text, size_t *n)
     return true;
 }
 
-/* Reads the pair of one line behind what *n_bytes counts. */
+/* Reads the pair of one line; its bytes are appended at *n_bytes. */
 static int read_line(Bpe *bpe, int rank, const char *line, size_t n, uint32_t *n_bytes,
                      const char **ret_why)
 {
@@ -218,8 +220,9 @@ static int link_pairs(const char *source, Bpe *bpe, Error *err)
     return 0;
 }
 
-/* Most words of a caption are one token: a table finds them at once. A token whose merges do not lead to it is left
- * out, and so is one whose places are taken: the merges give the same. */
+/* Lists the tokens that are whole words, since most words of a caption are one token and the table finds them at once.
+ * A token whose merges do not lead to it is left out, and so is one whose slots are all in use: for these, the merges
+ * give the same result. */
 static int list_words(Bpe *bpe)
 {
     BpeScratch scratch = {0};

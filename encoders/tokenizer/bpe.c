@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe.c - one word: a list of nodes, and a heap of the pairs that can be merged. */
+/* bpe.c - splits one word into tokens: a list of nodes, and a heap of the pairs that can be merged. */
 #include "encoders/tokenizer/bpe-internal.h"
 
-/* A symbol of the word. Nodes stay where their first byte is. */
+/* A symbol of the word. A node stays at the index of its first byte. */
 typedef struct BpeNode {
-    uint32_t id, before, after; /* places of its neighbours */
-    uint32_t made;              /* the id of it and the next one merged; NONE */
+    uint32_t id, before, after; /* indices of its neighbours */
+    uint32_t made;              /* id of this node merged with the next one; NONE: no merge */
 } BpeNode;
 
-enum { HEAP_PUSHES = 3 /* a byte: its first pair, and at most two for each merge */ };
+enum { HEAP_PUSHES = 3 /* per byte: its first pair, and at most two for each merge */ };
 #define NONE UINT32_MAX
 
 int bpe_vocabulary(const Bpe *bpe) { return bpe->vocabulary; }
@@ -38,7 +38,7 @@ static int scratch_reserve(BpeScratch *scratch, size_t n)
     return 0;
 }
 
-/* The id that two ids merge to; NONE. */
+/* Returns the id that two ids merge to, or NONE. */
 static uint32_t find_pair(const Bpe *bpe, uint32_t left, uint32_t right)
 {
     uint32_t lo = bpe->begin[left], end = bpe->begin[left + 1], hi = end;
@@ -74,7 +74,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
     return least;
 }
 
-/* Looks what the node and the next one merge to, and remembers it. */
+/* Finds the merge of a node with the next one, stores its id in the node, and adds it to the heap. */
 static void look_at(const Bpe *bpe, BpeScratch *scratch, size_t *n_heap, uint32_t at)
 {
     BpeNode *node = &scratch->nodes[at];
@@ -103,7 +103,7 @@ int bpe_word_by_merges(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word,
         uint64_t key = heap_pop(scratch->heap, &n_heap);
         uint32_t at = (uint32_t)key;
         BpeNode *node = &nodes[at];
-        if (node->made != key >> 32) /* one of its two was merged with another */
+        if (node->made != key >> 32) /* outdated: one of the two was merged otherwise */
             continue;
         BpeNode *gone = &nodes[node->after];
         node->id = node->made;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe.h - byte-pair encoding: a table of merges, and what becomes of one word (Sennrich et al., 2016).
+/* bpe.h - byte-pair encoding: a table of merges, and its use on one word (Sennrich et al., 2016).
  *
- * A word begins as its bytes, the last one marked as its end. The adjacent pair of the lowest rank is merged, all of
- * its occurrences from left to right, until no pair is in the table. As a merge only joins what merges before it have
- * made, that is the order of a heap of (rank, place), in n log n.
+ * A word begins as its bytes, the last one marked as the word's end. The adjacent pair of the lowest rank is merged, at
+ * all of its places from left to right, until no pair is in the table. Since a merge only joins tokens of earlier
+ * merges, this is the order of a heap of (rank, place), in n log n.
  *
  * Ids: 256 bytes in the order of OpenAI's bytes_to_unicode(), the same 256 at the end of a word, merges, begin, end.
  *
@@ -23,7 +23,7 @@ enum {
     BPE_MERGES_FIRST = 2 * BPE_BYTES,
     BPE_VOCABULARY_MIN = BPE_MERGES_FIRST + 2,
     BPE_VOCABULARY_MAX = 65536,
-    BPE_WORD_BYTES_MAX = 65536, /* of a longer word the rest does not count */
+    BPE_WORD_BYTES_MAX = 65536, /* bytes of a longer word beyond these are ignored */
 };
 
 typedef struct Bpe Bpe;
@@ -31,23 +31,24 @@ typedef struct Bpe Bpe;
 typedef struct BpeScratch {
     struct BpeNode *nodes;
     uint64_t *heap;
-    size_t room; /* bytes of a word that they are made for */
+    size_t room; /* length in bytes of a word that fits */
 } BpeScratch;
 
-/* Reads `vocabulary` - BPE_VOCABULARY_MIN merges, one a line, below a line that says "#version". Lines beyond them are
- * refused, unless the first line says that this is OpenAI's bpe_simple_vocab_16e6.txt, which has more than are used. */
+/* Reads `vocabulary` - BPE_VOCABULARY_MIN merges, one per line, below a line with "#version". More lines are refused,
+ * unless the first line names OpenAI's bpe_simple_vocab_16e6.txt, which has more merges than are used. */
 int bpe_new(const char *source, const char *text, size_t n_bytes, int vocabulary, Bpe **ret,
             Error *err);
 Bpe *bpe_free(Bpe *bpe);
 DEFINE_CLEANUP(Bpe, bpe_free)
 
 int bpe_vocabulary(const Bpe *bpe);
-/* The hash of the merges, whichever file they came from. */
+/* Returns the hash of the merges, which does not depend on the form of their file. */
 Hash bpe_hash(const Bpe *bpe);
-/* The id of a text as vocab.json writes it, "cat</w>"; -ENOENT. begin and end have the names of diffusers' files. */
+/* Returns the id of a token as vocab.json writes it, for example "cat</w>"; -ENOENT. begin and end have the names of
+ * diffusers' files. */
 int bpe_find(const Bpe *bpe, const char *text, size_t n_bytes);
 
-/* Writes at most `room` ids of the word, which has at least one byte; returns how many, or -ENOMEM. */
+/* Writes at most `room` ids of the word, which has at least one byte; returns their number, or -ENOMEM. */
 int bpe_word(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word, size_t n_bytes, int32_t *ret,
              size_t room);
 void bpe_scratch_free(BpeScratch *scratch);

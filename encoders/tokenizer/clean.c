@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clean.c - a caption line by line through ftfy's fixes, in ftfy's order, then as a whole through html.unescape(). */
+/* clean.c - passes a caption line by line through ftfy's fixes, in ftfy's order, then as a whole through
+ * html.unescape(). */
 #include "encoders/tokenizer/clean.h"
 
 #include "encoders/tokenizer/entity.h"
 
 #include <string.h>
 
-enum { ESCAPE = 0x1B, LIGATURE_MAX = 3, MAPPED_MAX = 3 /* code points that one becomes */ };
+enum { ESCAPE = 0x1B, LIGATURE_MAX = 3, MAPPED_MAX = 3 /* code points per code point */ };
 
 static const struct {
     uint32_t code;
@@ -40,7 +41,7 @@ static uint32_t straighten(uint32_t code)
     return code;
 }
 
-/* Adds what C1 controls, ligatures, widths, quotes and line breaks make of one code point. */
+/* Adds the result of ftfy's mapping of one code point: C1 controls, ligatures, widths, quotes and line breaks. */
 static void map_one(CodePoints *to, uint32_t code)
 {
     uint32_t narrow[2];
@@ -76,7 +77,8 @@ static int map_line(CodePoints *to, const CodePoints *from)
     return 0;
 }
 
-/* The length of a terminal's escape sequence, "ESC [ digits and semicolons, a letter"; 0: there is none. */
+/* Returns the length of a terminal's escape sequence, "ESC [ digits and semicolons, a letter"; 0: there is no
+ * sequence. */
 static size_t escape_length(const uint32_t *from, size_t n)
 {
     if (n < 3 || from[0] != ESCAPE || from[1] != '[')
@@ -108,7 +110,7 @@ static void remove_controls(CodePoints *codes)
     codes->n = n;
 }
 
-/* Appends the line to out. */
+/* Fixes a line of n code points and appends it to out. */
 static int fix_line(Cleaning *cleaning, const uint32_t *from, size_t n, bool entities)
 {
     CodePoints *line = &cleaning->line, *mapped = &cleaning->mapped, *scratch = &cleaning->scratch;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clean.h - what open_clip does to a caption before it is lower-cased: ftfy's fixes and HTML's entities.
+/* clean.h - what open_clip does to a caption before lower-casing: ftfy's fixes and HTML's entities.
  *
- * This has these steps of ftfy 6's fix_text(), per line and until nothing changes: entities (until a line has a
- * "<"), the repair of mojibake (mojibake.h), C1 controls read as windows-1252, Latin ligatures, full and half
- * width, curly quotes, line breaks, terminal escapes, control characters (U+0000 among them) and NFC. Python's
- * html.unescape() follows, twice.
+ * clean_caption() has these steps of ftfy 6's fix_text(), per line and until nothing changes: entities (until a line
+ * has a "<"), the repair of mojibake (mojibake.h), C1 controls read as windows-1252, Latin ligatures, full and half
+ * width, curly quotes, line breaks, terminal escapes, removal of control characters (including U+0000) and NFC.
+ * Python's html.unescape() follows, twice.
  *
- * After CLEAN_ROUNDS rounds a line stays as it is: an entity in an entity in an entity would take a round for each.
+ * After CLEAN_ROUNDS rounds a line is not changed further: each level of an entity within an entity would take another
+ * round.
  *
  * Ownership: the caller's Cleaning, which begins as zeros and ends with cleaning_free().
  * Units:     code points.
@@ -17,14 +18,14 @@
 
 #include "encoders/tokenizer/mojibake.h"
 
-enum { CLEAN_ROUNDS = 8, CLEAN_LINE_MAX = 1000000 /* ftfy cuts longer lines there */ };
+enum { CLEAN_ROUNDS = 8, CLEAN_LINE_MAX = 1000000 /* ftfy also cuts longer lines here */ };
 
-/* Buffers that are used again. */
+/* Buffers that are reused between captions. */
 typedef struct Cleaning {
     CodePoints out, line, mapped, scratch;
     Mojibake mojibake;
 } Cleaning;
 
 void cleaning_free(Cleaning *cleaning);
-/* Replaces text. */
+/* Cleans text in place. */
 _must_check_ int clean_caption(Cleaning *cleaning, CodePoints *text);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entity.c - finds an "&", reads the name or number behind it, looks it up. */
+/* entity.c - finds an "&", reads the name or number behind it, and looks it up. */
 #include "encoders/tokenizer/entity.h"
 
 #include <string.h>
 
 typedef struct Entity {
     const char *name;
-    uint32_t codes[3]; /* up to the first 0 */
+    uint32_t codes[3]; /* ends at the first 0 */
     uint8_t kinds;
 } Entity;
 
 #include "encoders/tokenizer/entity-tables.inc"
 
-enum { KIND_ENDED = 1, KIND_OPEN = 2, KIND_UPPER = 4 }; /* "&name;", "&name", "&NAME;" of ftfy */
+enum { KIND_ENDED = 1, KIND_OPEN = 2, KIND_UPPER = 4 }; /* "&name;", "&name", ftfy's "&NAME;" */
 
 enum { NAME_MAX_HTML = 32, NAME_MAX_FTFY = 24, NUMBER_TOO_LARGE = 0x110000, REPLACEMENT = 0xFFFD };
 
-/* The characters that HTML makes of &#128; to &#159;, and ftfy of such control characters. */
+/* The characters for which HTML reads &#128; to &#159;, and ftfy reads these control characters. */
 static const uint16_t windows_1252[32] = {
     0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
     0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
@@ -61,7 +61,7 @@ static int digit_of(uint32_t code, unsigned base)
     return digit < (int)base ? digit : -1;
 }
 
-/* Reads "#123" or "#x1f" at from; returns its length, 0 if there is none. */
+/* Reads "#123" or "#x1f" at from; returns its length, 0 if there is no number. */
 static size_t read_number(const uint32_t *from, size_t n, uint32_t *ret)
 {
     if (n < 2 || from[0] != '#')
@@ -75,7 +75,7 @@ static size_t read_number(const uint32_t *from, size_t n, uint32_t *ret)
     return i > begin ? i : 0;
 }
 
-/* Adds what HTML says that a number is: nothing for most control characters and for those that are none. */
+/* Adds the character that HTML assigns to a number: none for most control characters and for noncharacters. */
 static void add_number(CodePoints *to, uint32_t number)
 {
     if (number == 0 || (number >= 0xD800 && number <= 0xDFFF) || number >= NUMBER_TOO_LARGE)
@@ -96,7 +96,8 @@ static bool is_in_name(uint32_t code)
            code != '&' && code != '#' && code != ';';
 }
 
-/* Handles the name behind an "&", which is n long and may be followed by an end; adds what becomes of all of it. */
+/* Handles the name behind an "&", which has n code points; ended: a ";" follows. Adds the character and the rest of the
+ * name. */
 static void unescape_name(CodePoints *to, const uint32_t *name, size_t n, bool ended)
 {
     char ascii[NAME_MAX_HTML];
@@ -128,7 +129,7 @@ static void unescape_name(CodePoints *to, const uint32_t *name, size_t n, bool e
 
 int entities_unescape(CodePoints *to, const uint32_t *from, size_t n)
 {
-    /* Nothing is written longer than it was: an entity of two characters has at least four. */
+    /* The result is never longer than the input: an entity of two characters has at least four. */
     int r = codes_reserve(to, n + 1);
     if (r < 0)
         return r;
@@ -164,7 +165,8 @@ static bool is_alphanumeric(uint32_t code)
            (code >= 'A' && code <= 'Z');
 }
 
-/* Adds what ftfy makes of the entity at from, which begins behind "&"; returns its length, 0 if it stays. */
+/* Adds the character that ftfy reads for the entity at from, behind "&". Returns the entity's length, or 0 if it is not
+ * replaced. */
 static size_t fix_entity(CodePoints *to, const uint32_t *from, size_t n)
 {
     char name[NAME_MAX_FTFY];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* entity.h - HTML's entities, as Python's html.unescape() and ftfy read them.
  *
- * They differ. html.unescape() knows "&amp" without its end and the longest name that something begins with, "&notit;"
- * being "\u00acit;". ftfy wants the end, at most 24 letters and digits, and knows "&EACUTE;", which HTML does not.
+ * The two differ. html.unescape() accepts "&amp" without its end, and the longest known name at the beginning of a
+ * word: "&notit;" gives "\u00acit;". ftfy requires the end, accepts at most 24 letters and digits, and knows
+ * "&EACUTE;", which HTML does not.
  *
  * Ownership: the caller's buffers.
  * Units:     code points.
@@ -13,9 +14,11 @@
 
 #include "encoders/tokenizer/unicode.h"
 
-/* U+0080 to U+009F as windows-1252 has them; all others, and those that it lacks, are themselves. */
+/* Converts U+0080 to U+009F as bytes of windows-1252; other code points, and bytes that are not assigned, are returned
+ * unchanged. */
 uint32_t code_of_c1(uint32_t code);
-/* Appends n code points to `to`, html.unescape()d. A number may be of any length; Python raises beyond 4,300 digits. */
+/* Appends n code points to `to`, after html.unescape(). A number may have any length; Python raises an error beyond
+ * 4,300 digits. */
 _must_check_ int entities_unescape(CodePoints *to, const uint32_t *from, size_t n);
-/* Appends them as ftfy's unescape_html() leaves them. */
+/* Appends n code points to `to`, after ftfy's unescape_html(). */
 _must_check_ int entities_fix(CodePoints *to, const uint32_t *from, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mojibake-signs.c - pairs of kinds, and longer contexts, that give mojibake away. */
+/* mojibake-signs.c - the pairs of kinds, and longer contexts, that show that a text is mojibake. */
 #include "encoders/tokenizer/mojibake-signs.h"
 
 #include "encoders/tokenizer/unicode.h"
@@ -15,13 +15,13 @@ enum {
     /* Kinds of ordinary characters, for contexts. */
     LATIN_LOWER = 1 << 19,
     LATIN_UPPER = 1 << 20,
-    NOT_LATIN = 1 << 21, /* no letter of ASCII */
+    NOT_LATIN = 1 << 21, /* not an ASCII letter */
     BLANK = 1 << 22,
     SPACE = 1 << 23,
-    WORD = 1 << 24, /* letters, numbers, "_" */
+    WORD = 1 << 24, /* letters, numbers and "_" */
     STOP = 1 << 25, /* . , ? ! */
     NO_BREAK = 1 << 26,
-    BEGIN = 1 << 27, /* no character: the text begins behind it */
+    BEGIN = 1 << 27, /* the beginning of the text, without a character */
     LATIN = LATIN_LOWER | LATIN_UPPER,
     BAD = MOJIBAKE_BAD,
     LAW = MOJIBAKE_LAW,
@@ -35,7 +35,7 @@ enum {
     BOX = MOJIBAKE_BOX,
 };
 
-/* For each kind of character, by its bit's number: the kinds that give a text away right behind such a character. */
+/* For each kind of character, by its bit number: the kinds that indicate mojibake directly behind such a character. */
 static const uint32_t suspicious_behind[KINDS_OF_PAIRS] = {
     [2] = BAD | ACCENTED | BOX | OPENING | CLOSING | CURRENCY | NUMERIC | LAW, /* BAD */
     [3] = BAD | BOX,                                                           /* LAW */
@@ -50,14 +50,14 @@ static const uint32_t suspicious_behind[KINDS_OF_PAIRS] = {
            MOJIBAKE_FACE,
 };
 
-/* One character of a context: it is of one of the kinds, or one of the others. */
+/* One character of a context: it must be of one of the kinds, or be one of `others`. */
 typedef struct Place {
     uint32_t kinds;
     const char16_t *others;
 } Place;
 
 typedef struct Context {
-    uint8_t sign, n; /* which place has the first sign that is looked at; places */
+    uint8_t sign, n; /* index of the place that is searched first; number of places */
     Place places[PLACES_MAX];
 } Context;
 
@@ -80,7 +80,7 @@ static const Context contexts[] = {
     {0, 3, {{ACCENTED, NULL}, {OPENING | CLOSING, NULL}, {WORD, NULL}}},
     {0, 2, {{0, u"\u0152\u0153"}, {NOT_LATIN, NULL}}},
     {0, 2, {{UPPER_ACCENTED, NULL}, {0, u"\u00B0"}}},
-    /* Windows-1252: letters, then Hebrew, Arabic, Indic scripts; a blank for U+00A0. */
+    /* Windows-1252: letters, then Hebrew, Arabic, Indic scripts; a blank may stand for U+00A0. */
     {0,
      2,
      {{0, u"\u00C2\u00C3\u00CE\u00D0"},
@@ -105,7 +105,7 @@ static const Context contexts[] = {
       {0, u"\u00C4"},
       {0, u"\u00EC\u00EE\u00EF\u00F2\u00F4\u00FA\u00F9\u00FB\u2020\u00B0\u00A2\u03C0"}}},
     {0, 3, {{0, u"\u201A"}, {0, u"\u00E2\u00F3"}, {0, u"\u00E0\u00E4\u00B0\u00EA"}}},
-    /* Windows-1251; the second is on top of Latin-1's. */
+    /* Windows-1251; the second context was also read as Latin-1. */
     {0, 2, {{0, u"\u0432"}, {0, u"\u0402"}}},
     {0,
      7,
@@ -154,7 +154,7 @@ static bool is_among(const char16_t *others, uint32_t code)
     return false;
 }
 
-/* Whether the context is there, its place `sign` at codes[at]. */
+/* Reports whether the context matches with its place `sign` at codes[at]. */
 static bool is_there(const Context *context, const uint32_t *codes, size_t n, size_t at)
 {
     for (size_t i = 0; i < context->n; i++) {

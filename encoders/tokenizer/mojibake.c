@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mojibake.c - a text goes back to the bytes that it was read from, and those are read as UTF-8. */
+/* mojibake.c - repairs a text whose UTF-8 was read in another encoding: converts the text back to bytes, and reads
+ * these as UTF-8. */
 #include "encoders/tokenizer/mojibake.h"
 
 #include "encoders/tokenizer/entity.h"
@@ -8,14 +9,11 @@
 #include <string.h>
 
 enum {
-    LOST =
-        0x1A, /* the byte of U+FFFD in Windows' encodings, which a text may then not have itself */
-    WINDOWS = 0x7E, /* the bits of those encodings */
-    MACINTOSH =
-        8, /* the one where a blank is never U+00A0: a dash before it looks like its first byte */
+    LOST = 0x1A, /* stands for U+FFFD in the Windows encodings; such a text cannot have it itself */
+    WINDOWS = 0x7E, /* the bits of the Windows encodings */
+    MACINTOSH = 8,  /* no blank is restored to U+00A0: a dash would look like a first byte */
     NO_BREAK_SPACE = 0xA0,
-    GROWTH =
-        5, /* bytes of a character: a blank may become two, and each of them be lost and become three */
+    GROWTH = 5, /* most bytes per character: a blank may become two, and a lost byte three */
     ALL_ENCODINGS = (1 << MOJIBAKE_ENCODINGS) - 1,
 };
 static const uint8_t REPLACEMENT[3] = {0xEF, 0xBF, 0xBD};
@@ -64,8 +62,8 @@ static bool is_between(uint8_t byte, uint8_t first, uint8_t last)
     return byte >= first && byte <= last;
 }
 
-/* Whether "\xC3 " at bytes ends a word: what is after it is no other blank and none of the Portuguese words that begin
- * with an "a" with a grave accent. */
+/* Reports whether "\xC3 " at bytes ends a word with an accented "a": it must not precede another blank, or the rest of
+ * one of the Portuguese words that begin with an "a" with a grave accent. */
 static bool is_a_grave(const uint8_t *bytes, size_t n)
 {
     static const char *const words[] = {" ", "quele", "quela", "quilo", "s "};
@@ -77,7 +75,8 @@ static bool is_a_grave(const uint8_t *bytes, size_t n)
     return true;
 }
 
-/* The length of a character of UTF-8 of which U+00A0 became a blank; 0: there is none, or hardly anybody writes it. */
+/* Returns the length of a UTF-8 character in which U+00A0 became a blank; 0: there is no such character, or it is very
+ * rare. */
 static size_t blanked_length(const uint8_t *b, size_t n)
 {
     if (n >= 2 && b[1] == ' ' && memchr("\xC2\xC3\xC5\xCE\xD0\xD9", b[0], 6))
@@ -97,7 +96,7 @@ static size_t blanked_length(const uint8_t *b, size_t n)
     return n_blanks == 1 && n_next == 2 ? 4 : 0;
 }
 
-/* Gives blanks their U+00A0 back; returns how many bytes there are in `to`. */
+/* Restores U+00A0 where it became a blank; returns the number of bytes in `to`. */
 static size_t restore_blanks(const uint8_t *from, size_t n, uint8_t *to)
 {
     size_t n_to = 0;
@@ -114,7 +113,8 @@ static size_t restore_blanks(const uint8_t *from, size_t n, uint8_t *to)
     return n_to;
 }
 
-/* Whether n bytes are those that follow a first one, some of them lost. A "?" for a lost one is believed once. */
+/* Reports whether n bytes may be the later bytes of a UTF-8 character, some of them lost. At most one "?" is taken for
+ * a lost byte. */
 static bool some_lost(const uint8_t *bytes, size_t n)
 {
     size_t n_lost = 0, n_asked = 0, n_there = 0;
@@ -126,7 +126,7 @@ static bool some_lost(const uint8_t *bytes, size_t n)
     return n_lost + n_asked + n_there == n && n_lost + n_asked > 0 && n_asked <= 1;
 }
 
-/* The length of a character, or of a pair of surrogates, of which bytes were lost; 0. */
+/* Returns the length of a UTF-8 character, or of a pair of surrogates, with lost bytes; 0: there is none. */
 static size_t lossy_length(const uint8_t *b, size_t n)
 {
     if (n >= 6 && b[0] == 0xED && is_between(b[1], 0xA0, 0xAF) && b[3] == 0xED &&
@@ -161,8 +161,9 @@ static size_t replace_lossy(const uint8_t *from, size_t n, uint8_t *to)
     return n_to;
 }
 
-/* Pairs of surrogates, three bytes each, become characters, and Java's two bytes for U+0000 one; returns how many bytes
- * are left. ftfy also takes a first of those two bytes before the line's end for both. */
+/* Converts, in place, each pair of surrogates of three bytes to a character, and Java's two bytes for U+0000 to one
+ * byte; returns the new number of bytes. As in ftfy, the first of these two bytes before the end of a line counts as
+ * both. */
 static size_t join_variants(uint8_t *b, size_t n)
 {
     size_t n_to = 0;
@@ -184,7 +185,7 @@ static size_t join_variants(uint8_t *b, size_t n)
     return n_to;
 }
 
-/* The encodings that have all characters of the text, one bit each. */
+/* Returns the encodings that have all characters of the text, one bit each. */
 static unsigned possible_encodings(const CodePoints *text)
 {
     unsigned possible = ALL_ENCODINGS;
@@ -197,7 +198,7 @@ static unsigned possible_encodings(const CodePoints *text)
     return possible;
 }
 
-/* Reads the text's bytes in the encoding as UTF-8; -EILSEQ if they are none. */
+/* Encodes the text in an encoding and reads the bytes as UTF-8; -EILSEQ if they are not UTF-8. */
 static int try_encoding(Mojibake *mojibake, unsigned encoding, const CodePoints *text,
                         CodePoints *made)
 {
@@ -228,7 +229,7 @@ static bool differs(const CodePoints *a, const CodePoints *b)
     return a->n != b->n || (a->n && memcmp(a->at, b->at, a->n * sizeof(*a->at)) != 0);
 }
 
-/* The length of the characters at codes that may be one of UTF-8; 0. */
+/* Returns the number of characters at codes that may be the bytes of one UTF-8 character; 0: there are none. */
 static size_t character_length(const uint32_t *codes, size_t n)
 {
     uint32_t kinds = mojibake_sign(codes[0])->kinds;
@@ -255,7 +256,7 @@ static int append(CodePoints *to, const uint32_t *from, size_t n)
 
 static int repair_at(Mojibake *mojibake, size_t depth, const uint32_t *from, size_t n);
 
-/* Repairs the parts that look like characters of UTF-8 side by side. */
+/* Repairs only the parts that look like adjacent UTF-8 characters. */
 static int repair_parts(Mojibake *mojibake, size_t depth, const CodePoints *text, CodePoints *made)
 {
     int r = 0;
@@ -279,7 +280,7 @@ static int repair_parts(Mojibake *mojibake, size_t depth, const CodePoints *text
     return r;
 }
 
-/* One step, into made[depth]; returns 1 if it changed something, 0 if nothing more can be done. */
+/* Makes one step of the repair into made[depth]; returns 1 if it changed the text, 0 if nothing more can be done. */
 static int repair_step(Mojibake *mojibake, size_t depth)
 {
     const CodePoints *text = &mojibake->text[depth];

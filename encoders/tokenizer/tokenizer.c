@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.c - the two sets of rules, and the pattern that cuts a cleaned text into words. */
+/* tokenizer.c - the two sets of rules, and the pattern that splits a cleaned text into words. */
 #include "encoders/tokenizer/tokenizer.h"
 
 #include "base/memory.h"
@@ -10,8 +10,9 @@
 
 enum {
     LONG_S = 0x17F,
-    /* The one character that open_clip's pattern never matches: it is not a letter, but as the pattern ignores
-     * case, it is not outside of the letters either, being a lower case of iota. So it is left out and parts words. */
+    /* The only character that open_clip's pattern never matches. It is not a letter; but since the pattern ignores
+     * case, it is not outside the letters either, as a lower-case form of iota. So it is left out and separates
+     * words. */
     YPOGEGRAMMENI = 0x345,
 };
 
@@ -25,7 +26,7 @@ struct TokenizerScratch {
     Cleaning cleaning;
     CodePoints text, part, other;
     BpeScratch bpe;
-    uint8_t *word; /* BPE_WORD_BYTES_MAX, and room for one code point more */
+    uint8_t *word; /* BPE_WORD_BYTES_MAX bytes, and room for one more code point */
 };
 
 /* The ids that are being written. */
@@ -33,7 +34,7 @@ typedef struct Ids {
     const Tokenizer *tokenizer;
     TokenizerScratch *scratch;
     int32_t *at;
-    size_t n, room; /* the last place is kept for end */
+    size_t n, room; /* the last place is kept for the end id */
 } Ids;
 
 const char *tokenizer_rules_name(TokenizerRules rules)
@@ -109,8 +110,8 @@ static int add_word(Ids *ids, const uint32_t *codes, size_t n)
     return 0;
 }
 
-/* Whether the codes begin with a text in ASCII. The pattern of open_clip ignores case, also that of the long s, which
- * lower() leaves. */
+/* Reports whether the codes begin with an ASCII text. open_clip's pattern ignores case, and so also matches the long s
+ * for "s", which lower() does not change. */
 static bool begins_with(const uint32_t *codes, size_t n, const char *text, bool long_s)
 {
     size_t i = 0;
@@ -121,7 +122,7 @@ static bool begins_with(const uint32_t *codes, size_t n, const char *text, bool 
     return true;
 }
 
-/* The length of 's, 't, 're, ... at an apostrophe; 0. */
+/* Returns the length of 's, 't, 're, ... at an apostrophe; 0: there is none. */
 static size_t contraction(const uint32_t *codes, size_t n, bool long_s)
 {
     static const char *const all[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
@@ -136,7 +137,7 @@ static unsigned class_of(uint32_t code)
     return code_flags(code) & (CODE_LETTER | CODE_NUMBER | CODE_SPACE);
 }
 
-/* The length of the word at codes, which is not white space. */
+/* Returns the length of the word at codes, which does not begin with white space. */
 static size_t word_length(const uint32_t *codes, size_t n, bool open_clip)
 {
     unsigned class = class_of(codes[0]);
@@ -149,7 +150,7 @@ static size_t word_length(const uint32_t *codes, size_t n, bool open_clip)
     return length;
 }
 
-/* Which of two special texts, begin and end, the codes begin with; -1. */
+/* Returns which of two special texts, begin (0) or end (1), the codes begin with; -1: neither. */
 static int special_at(const uint32_t *codes, size_t n, const char *const specials[2],
                       bool open_clip)
 {
@@ -179,7 +180,7 @@ static int add_words(Ids *ids, const uint32_t *codes, size_t n)
     return r;
 }
 
-/* Runs of white space become one blank, none at either end. */
+/* Replaces runs of white space by one blank, and removes white space at both ends. */
 static void join_words(CodePoints *text)
 {
     size_t n = 0;
@@ -197,7 +198,8 @@ static void join_words(CodePoints *text)
     text->n = n;
 }
 
-/* Whether ftfy and html.unescape() leave it as it is: letters of ASCII, and nothing that begins an entity. */
+/* Reports whether ftfy and html.unescape() certainly leave the text unchanged: it has no "&" and no control
+ * characters. */
 static bool is_plain(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -220,7 +222,7 @@ static int encode_open_clip(Ids *ids, const char *text, size_t n_bytes)
     return r < 0 ? r : add_words(ids, scratch->text.at, scratch->text.n);
 }
 
-/* Adds what stands between two "!". */
+/* Adds the ids of the text between two "!". */
 static int add_part(Ids *ids, const uint32_t *codes, size_t n)
 {
     static const char *const specials[2] = {"<|startoftext|>", "<|endoftext|>"};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unicode.c - the tables' use: classes, NFC (Unicode, chapter 3.11), lower case (chapter 3.13). */
+/* unicode.c - uses the tables for classes, NFC (Unicode, chapter 3.11) and lower case (chapter 3.13). */
 #include "encoders/tokenizer/unicode.h"
 
 #include <string.h>
 
 typedef struct UnicodeRecord {
     uint8_t flags, ccc; /* ccc is the canonical combining class */
-    int32_t lower;      /* what is added to a letter for its lower case */
+    int32_t lower;      /* added to a letter's code point for its lower case */
 } UnicodeRecord;
 
 typedef struct UnicodeDecomposition {
@@ -22,7 +22,7 @@ typedef struct UnicodePair {
 
 enum {
     CODE_MAX = 0x10FFFF,
-    DECOMPOSED_MAX = 4, /* of one code point */
+    DECOMPOSED_MAX = 4, /* most code points from one code point */
     HANGUL_S = 0xAC00,
     HANGUL_L = 0x1100,
     HANGUL_V = 0x1161,
@@ -95,7 +95,7 @@ int codes_copy(CodePoints *to, const uint32_t *from, size_t n)
     return 0;
 }
 
-/* Reads the character that begins with a byte from 0x80 on; returns its bytes, 0 if it is none. */
+/* Reads a character whose first byte is 0x80 or more; returns its length in bytes, 0 if it is not valid. */
 static size_t decode_one(const uint8_t *bytes, size_t n, uint32_t *ret)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -147,7 +147,7 @@ size_t code_encode(uint32_t code, uint8_t ret[4])
     return length;
 }
 
-/* Adds the full canonical decomposition, for which there is room. */
+/* Adds the full canonical decomposition; `to` must have room for it. */
 static void add_decomposed(CodePoints *to, uint32_t code)
 {
     if (code - HANGUL_S < HANGUL_N) {
@@ -175,7 +175,8 @@ static void add_decomposed(CodePoints *to, uint32_t code)
         codes_add(to, unicode_pool[found->pool + i]);
 }
 
-/* Sorts n marks by their classes; equal ones keep their order. A run of a million is a hostile text's. */
+/* Sorts n marks by their combining classes; marks of equal class keep their order. Long runs, as in hostile texts, are
+ * sorted by counting. */
 static int sort_marks(uint32_t *marks, size_t n)
 {
     if (n > SORT_IN_PLACE) {
@@ -203,7 +204,7 @@ static int sort_marks(uint32_t *marks, size_t n)
     return 0;
 }
 
-/* Returns the code point that two code points compose to; 0: none. */
+/* Returns the code point that two code points compose to; 0: they do not compose. */
 static uint32_t compose_pair(uint32_t first, uint32_t second)
 {
     if (first - HANGUL_L < HANGUL_N_L && second - HANGUL_V < HANGUL_N_V)
@@ -261,8 +262,8 @@ int codes_compose(CodePoints *codes, CodePoints *scratch)
     r = codes_reserve(codes, scratch->n + 1);
     if (r < 0)
         return r;
-    size_t starter = SIZE_MAX; /* the last code point of class 0 */
-    uint8_t last = 0;          /* the class of the last one after it; 0: there is none */
+    size_t starter = SIZE_MAX; /* index of the last code point of class 0 */
+    uint8_t last = 0;          /* class of the last code point after the starter; 0: none */
     for (size_t i = 0; i < scratch->n; i++) {
         uint32_t code = scratch->at[i];
         uint8_t ccc = record_of(code)->ccc;
@@ -281,7 +282,8 @@ int codes_compose(CodePoints *codes, CodePoints *scratch)
     return 0;
 }
 
-/* A sigma ends a word if a cased letter is before it and none after it, case-ignorable ones being looked over. */
+/* Reports whether a sigma ends a word: a cased letter is before it and none after it, skipping case-ignorable
+ * characters. */
 static bool is_final(const CodePoints *codes, size_t at)
 {
     size_t i = at;

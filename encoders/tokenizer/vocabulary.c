@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-/* Reads a file, gzipped or not. */
+/* Reads a file of merges, gzipped or not. */
 static int read_merges(const char *path, char **ret, size_t *ret_bytes, Error *err)
 {
     struct stat st;
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe has no end */
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* may be a pipe */
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_errno(err, -errno, "%s", path);
     if (!S_ISREG(st.st_mode))
@@ -32,7 +32,7 @@ static int read_merges(const char *path, char **ret, size_t *ret_bytes, Error *e
         r = error_set(err, code == Z_ERRNO ? -EIO : -EINVAL, "%s: %s", path, why);
     else if (n > MERGES_BYTES_MAX)
         r = error_set(err, -EFBIG, "%s: merges of more than %d bytes", path, MERGES_BYTES_MAX);
-    (void)gzclose_r(file); /* was only read, and read wholly if r is 0 */
+    (void)gzclose_r(file); /* only read; read completely if r is 0 */
     if (r < 0)
         return r;
     *ret = TAKE_PTR(text);
@@ -73,7 +73,7 @@ static int check_file(const char *path, const Bpe *bpe, Error *err)
     size_t n_bytes;
     struct stat st;
     Error own = ERROR_INIT;
-    /* To open a pipe would wait for whoever writes to it. */
+    /* Opening a pipe would wait for a writer. */
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return error_set(err, -EINVAL, "%s is not a regular file", path);
     int r = file_read(path, VOCABULARY_JSON_BYTES_MAX, &text, &n_bytes, &own);

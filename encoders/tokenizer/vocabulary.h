@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vocabulary.h - a tokenizer's files: merges.txt or OpenAI's .gz, and the vocab.json of a diffusers folder.
+/* vocabulary.h - reads a tokenizer's files: merges.txt or OpenAI's .gz, and the vocab.json of a diffusers folder.
  *
- * vocab.json holds nothing that merges.txt does not. It is read to find a folder whose two files differ.
+ * vocab.json contains the same information as merges.txt. It is read only to detect a folder whose two files differ.
  *
  * Ownership: the caller of vocabulary_open() gets the Bpe.
  * Units:     bytes.
- * Errors:    -errno, with file, and line where there is one. -EINVAL: the file is not what it should be.
+ * Errors:    -errno, with the file, and the line if there is one. -EINVAL: the file's content is not valid.
  * Threads:   any.
  */
 #pragma once
@@ -14,8 +14,9 @@
 
 enum { MERGES_BYTES_MAX = 8 << 20, VOCABULARY_JSON_BYTES_MAX = 8 << 20 };
 
-/* path: a folder with merges.txt, or a file of merges, gzipped or not. A vocab.json beside it is compared. */
+/* Opens a vocabulary. path: a folder with merges.txt, or a file of merges, gzipped or not. A vocab.json in the same
+ * folder is compared with the merges. */
 _must_check_ int vocabulary_open(const char *path, int vocabulary, Bpe **ret, Error *err);
-/* Compares the text of a vocab.json. */
+/* Compares the text of a vocab.json with the merges. */
 _must_check_ int vocabulary_check(const char *source, const char *text, size_t n_bytes,
                                   const Bpe *bpe, Error *err);

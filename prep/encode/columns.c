@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A shard is held in memory, and must stay below the 4 GiB of its offsets with the columns that are kept. */
+/* Shards are built in memory, and must stay below the 4 GiB of their offsets, including the columns that are kept. */
 enum { SHARD_BYTES_MAX = 1 << 30, KEPT_BYTES_MAX = 1 << 20 };
 
 int columns_init(const Recipe *recipe, const EncoderShape *shape, Columns *ret, Error *err)
@@ -42,7 +42,7 @@ int columns_init(const Recipe *recipe, const EncoderShape *shape, Columns *ret, 
     return 0;
 }
 
-/* Kept texts take at most as much of a shard as latents and text may. */
+/* Returns the largest size of a kept text: all kept texts may use as much of a shard as latents and text. */
 size_t columns_kept_max(const Recipe *recipe)
 {
     size_t n_values = (size_t)recipe->shard_samples * MAX(recipe->n_keep, (size_t)1);
@@ -60,7 +60,7 @@ static int keep_bytes(Kept *kept, const void *data, size_t n_bytes)
     return 0;
 }
 
-/* A text that is not JSON text has the form that JSON gives it. */
+/* Keeps a value as text. A value that is not a string is written as JSON. */
 static int keep_text(Kept *kept, const json_t *value)
 {
     if (!value || json_is_null(value))

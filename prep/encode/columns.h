@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* columns.h - the columns of what is made: latents, text, and those that a recipe keeps; and the recipe's filters.
+/* columns.h - the columns of the new dataset: latents, text, and the columns that a recipe keeps; and the recipe's
+ * filters.
  *
  * Ownership: a Kept owns its payloads; kept_clear() frees them.
  * Units:     bytes.
- * Errors:    -EINVAL shapes that no column has; -ENOMEM.
+ * Errors:    -EINVAL shapes that no column can have; -ENOMEM.
  * Threads:   any.
  */
 #pragma once
@@ -15,23 +16,24 @@
 
 typedef struct Columns {
     MdsSchema schema;
-    size_t latents, text, keep[RECIPE_COLUMNS_MAX]; /* places in the schema */
-    size_t n_latents, n_text;                       /* halves of a sample */
+    size_t latents, text, keep[RECIPE_COLUMNS_MAX]; /* column numbers in the schema */
+    size_t n_latents, n_text;                       /* number of halves in one sample */
 } Columns;
 
 int columns_init(const Recipe *recipe, const EncoderShape *shape, Columns *ret, Error *err);
 
-typedef struct Kept { /* payloads of the columns that the recipe keeps, in its order */
+typedef struct Kept { /* payloads of the kept columns, in the recipe's order */
     MdsField fields[RECIPE_COLUMNS_MAX];
     size_t n;
 } Kept;
-/* 0; with *ret_column -ENODATA: a whole number that the sample does not have, or -EFBIG: a text of more than
- * columns_kept_max(). A text that is missing is empty, a number NaN. */
+/* Copies the values of the kept columns. Returns 0, or with *ret_column: -ENODATA, the sample lacks a whole number;
+ * -EFBIG, a text has more than columns_kept_max() bytes. A missing text is kept as "", another missing number as
+ * NaN. */
 int kept_take(const Recipe *recipe, const RawSample *sample, Kept *ret, const char **ret_column);
 void kept_clear(Kept *kept);
-/* Bytes of a payload. */
+/* Returns the largest size of a kept payload in bytes. */
 size_t columns_kept_max(const Recipe *recipe);
 
-/* The first filter that rejects the sample; NULL: none. Says why. */
+/* Returns the first filter that rejects the sample, and writes the reason to why; NULL: no filter rejects it. */
 const RecipeFilter *columns_filter(const Recipe *recipe, const RawSample *sample, char *why,
                                    size_t size);

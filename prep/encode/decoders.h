@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decoders.h - the decoder processes of sdprep: how many there are, and what people are told of them. pictures.h has
- * the questions and answers.
+/* decoders.h - starts the decoder processes of sdprep: their number, and the warning about missing confinement. For
+ * their use see pictures.h.
  *
  * Ownership: decoders_open() gives the caller Pictures.
  * Units:     processes.
  * Errors:    as pictures_open().
- * Threads:   the one that will ask them.
+ * Threads:   the thread that will use the Pictures.
  */
 #pragma once
 
@@ -13,6 +13,6 @@
 
 enum { DECODERS_UNASKED_MAX = 16 };
 
-/* n 0: as many as there are processors, at most DECODERS_UNASKED_MAX. Warns if the kernel cannot filter what they ask
- * of it. */
+/* Starts n decoder processes; n 0: as many as there are processors, at most DECODERS_UNASKED_MAX. Warns if the kernel
+ * cannot filter the system calls of the processes. */
 int decoders_open(const PictureRecipe *recipe, int n, Pictures **ret, Error *err);

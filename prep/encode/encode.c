@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encode.c - see encode.h. Opens what a run needs, and goes through its units. */
+/* encode.c - see encode.h. Opens the input, the model and the output of a run, and encodes its units in turn. */
 #include "prep/encode/encode.h"
 
 #include "base/json/json.h"
@@ -31,7 +31,8 @@ static void run_clear(EncodeRun *run)
 
 /* ---- too many rejects ---- */
 
-/* All reasons speak of data which are not what somebody thought, but for wishes. */
+/* Reports whether a reason shows that the data are not as expected. The reasons that follow from the recipe's limits
+ * and filters, or from a key that the user named, do not. */
 static bool counts_as_bad(const char *reason)
 {
     static const char *const wishes[] = {"too-small", "aspect", "too-large", "named"};
@@ -99,7 +100,8 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* With the networks on processors as many as these have threads: more would take from them. */
+/* Returns the number of decoder processes. If the networks run on processors, it is the number of threads: more
+ * decoders would slow the networks. */
 static int n_decoders(const EncodeRun *run)
 {
     const EncodeOptions *o = run->options;
@@ -130,7 +132,7 @@ static void format_claim(const EncodeRun *run, FolderClaim *ret)
     FILE *names = memory_given(open_memstream(&text, &n_bytes));
     for (size_t i = 0; i < raw_set_n_units(run->set); i++)
         (void)fprintf(names, "%s %" PRIu64 "\n", raw_set_unit_name(run->set, i),
-                      raw_set_unit_bytes(run->set, i)); /* into memory */
+                      raw_set_unit_bytes(run->set, i)); /* cannot fail in memory */
     (void)fclose(names);
     hash_format(hash_bytes(memory_given(text), n_bytes), ret->input);
     free(text);
@@ -144,10 +146,10 @@ static bool stat_folder(Store *store, struct stat *ret)
     if (store_local_path(store, "x", path, sizeof(path), NULL) < 0)
         return false;
     *strrchr(path, '/') = '\0';
-    return stat(path, ret) == 0; /* a folder that is not there is not the input */
+    return stat(path, ret) == 0; /* a missing folder is not the input */
 }
 
-/* Whether two folders are one, also by other names. */
+/* Reports whether two folders are the same, also under different names. */
 static bool is_same_folder(Store *store, const char *uri)
 {
     _cleanup_(store_freep) Store *other = NULL;
@@ -158,7 +160,7 @@ static bool is_same_folder(Store *store, const char *uri)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Samples that were encoded stay, also those of a unit that was exchanged since. */
+/* Warns of units that have changed since the folder was begun. Samples that were already encoded of them are kept. */
 static void report_changed(const EncodeRun *run, const InputList *ours)
 {
     size_t n = 0, first = 0;
@@ -173,7 +175,7 @@ static void report_changed(const EncodeRun *run, const InputList *ours)
                     run->units.units[first].version, ours->units[first].version);
 }
 
-/* 1: the dataset is there. */
+/* Returns 1 if the dataset is finished. */
 static int open_output(EncodeRun *run, Error *err)
 {
     FolderClaim claim;
@@ -272,7 +274,8 @@ static void begin_progress(EncodeRun *run)
     progress_begin(&run->progress, bytes, run->options->cost_per_hour);
 }
 
-/* r: what has ended the run; 0: nothing, all units were gone through. */
+/* Logs the keys of the samples whose pictures killed decoders. r: the error that ended the run; 0: all units were
+ * processed. */
 static int name_open_keys(const EncodeRun *run, int r, Error *err)
 {
     char *const *keys;
@@ -313,7 +316,7 @@ static int encode_units(EncodeRun *run, Error *err)
     }
     progress_report(&run->progress, &(ProgressPart){0}, true);
     if (run->options->n_units > 0 || open ||
-        run->progress.n_aside > 0) /* else the dataset's line tells it */
+        run->progress.n_aside > 0) /* otherwise dataset_finish() logs it */
         report_input(run);
     return open                        ? name_open_keys(run, 0, err)
            : run->progress.n_aside > 0 ? units_aside(run, err)
@@ -343,7 +346,7 @@ int encode_run(const EncodeOptions *options, Error *err)
     return r;
 }
 
-/* ---- without the networks ---- */
+/* ---- checking without the networks ---- */
 
 static int print_rows(PartReport *all, Error *err)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encode.h - a folder of pictures and captions becomes an MDS dataset of latents and text embeddings.
+/* encode.h - makes an MDS dataset of latents and text embeddings from a folder of pictures and captions.
  *
- * The bytes stored of a sample are a function of the recipe, the model's weights, the device's numerics and the
- * sample's raw bytes and place: its unit (a tar or a shard) and its index there. A unit is cut in parts of
- * shard_samples; a part becomes at most one shard, put if absent. So any number of processes may be killed and
- * started again, and the dataset's bytes are the same. folder.h says what lies where.
+ * The stored bytes of a sample depend only on the recipe, the model's weights, the device's numerics, and the sample's
+ * raw bytes and place: its unit (a tar or a shard) and its index in the unit. A unit is divided into parts of
+ * shard_samples; a part becomes at most one shard, which is put if absent. So any number of processes may be killed and
+ * started again, and the dataset's bytes are the same. folder.h lists the objects in the output folder.
  *
  * Ownership: none.
  * Units:     samples.
- * Errors:    -EEXIST the output holds something else, the text names both identities; -EDOM too much was rejected;
- *            -ENOTRECOVERABLE parts are open, since pictures killed their decoders; -EAGAIN units are not done yet;
- *            -ENODATA nothing is left; -EIO a shard went away; those of raw-set.h, encoder.h, tokenizer.h and of
- *            the store.
- * Threads:   the main one.
+ * Errors:    -EEXIST the output belongs to another encoding or input, the text names both identities; -EDOM too many
+ *            samples were rejected; -ENOTRECOVERABLE parts are open, since pictures killed their decoders; -EAGAIN
+ *            units are not done yet; -ENODATA no sample is left; -EIO a shard is missing; errors of raw-set.h,
+ *            encoder.h, tokenizer.h and of the store.
+ * Threads:   the main thread.
  */
 #pragma once
 
@@ -21,20 +21,20 @@
 enum { ENCODE_NAMED_MAX = 1000 };
 
 typedef struct EncodeOptions {
-    const char *recipe; /* a file */
+    const char *recipe; /* path of the recipe's file */
     const char *in, *out;
-    int unit,
-        n_units; /* only units u with u % n_units == unit - 1; n_units 0: all, and the dataset is finished */
-    bool finish; /* nothing is encoded, the dataset is finished */
+    /* Only units u with u % n_units == unit - 1 are encoded; n_units 0: all, and then the dataset is finished. */
+    int unit, n_units;
+    bool finish; /* encode nothing, finish the dataset */
     bool cuda;
-    int threads;                         /* 0: as the recipe says */
-    int decoders;                        /* processes that decode pictures; 0: nobody said */
-    double cost_per_hour;                /* of this process; 0: nobody said */
+    int threads;                         /* 0: the recipe's number */
+    int decoders;                        /* processes that decode pictures; 0: not set */
+    double cost_per_hour;                /* cost of this process; 0: not set */
     const char *named[ENCODE_NAMED_MAX]; /* keys of samples to leave out */
     size_t n_named;
 } EncodeOptions;
 
 int encode_run(const EncodeOptions *options, Error *err);
-/* Looks at every picture and caption without the networks; writes a line for each rejected sample to standard output,
- * and how many there are of each reason. options->out is not used. */
+/* Checks every picture and caption without the networks. Writes a line for each rejected sample to standard output, and
+ * logs how many samples have each reason. options->out is not used. */
 int encode_check(const EncodeOptions *options, Error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoder-json.h - writes encoder.json: what a dataset of latents and text embeddings was made of, by what.
+/* encoder-json.h - writes encoder.json, which states the input, the model and the recipe of a dataset of latents and
+ * text embeddings.
  *
  * Ownership: the text is the caller's.
  * Units:     samples.
@@ -16,10 +17,10 @@ typedef struct EncoderTotals {
     InputTotals input;
     int64_t n_raw, n_samples;
     Reasons reasons;
-    Hash input_json, empty_text, index; /* of the files; the first is zeros where there is none */
+    Hash input_json, empty_text, index; /* hashes of the files; the first may be zeros */
 } EncoderTotals;
 
-/* The dataset's: keys that were left out by name decide on samples as the recipe does. */
+/* Returns the dataset's identity: keys that were left out by name determine its samples, as the recipe does. */
 Hash encoder_json_identity(const Encoding *encoding, char *const *named, size_t n_named);
 char *encoder_json_format(const Encoding *encoding, const EncoderTotals *totals, char *const *named,
                           size_t n_named);

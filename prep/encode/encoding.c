@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Captions that are longer, shorter and odder than most: their ids are a part of the numerics. */
+/* A caption with unusual characters: its ids are part of the numerics. */
 static const char canned_caption[] = "A photo of two caf\xc3\xa9s, 12 o'clock";
 
 static int open_tokenizer(Encoding *e, Error *err)
@@ -24,8 +24,8 @@ static int open_tokenizer(Encoding *e, Error *err)
                                         &e->tokenizer, err);
 }
 
-/* Hashes what the networks make of a picture and a caption that never change, and what the decoders make of pictures:
- * two machines that agree on them, by these weights, make the same samples. */
+/* Hashes the networks' results for a fixed picture and caption, and the decoders' results for fixed pictures: two
+ * machines with the same hash, with these weights, make the same samples. */
 static int measure_numerics(Encoding *e, Error *err)
 {
     const EncoderShape *s = &e->shape;
@@ -35,7 +35,7 @@ static int measure_numerics(Encoding *e, Error *err)
     _cleanup_free_ uint8_t *pixels = malloc(n_pixels);
     _cleanup_free_ int32_t *ids = malloc(sizeof(int32_t) * (size_t)s->n_tokens);
     _cleanup_free_ uint16_t *values = malloc(2 * (n_latents + n_text));
-    Hash parts[2]; /* of what the networks make, and the decoders */
+    Hash parts[2]; /* hashes of the networks' and of the decoders' results */
     if (!pixels || !ids || !values)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < n_pixels; i++)
@@ -84,7 +84,8 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     return 0;
 }
 
-/* Refuses what open_model() would, without its networks. A store that does not answer may do so later. */
+/* Refuses a model that open_model() would refuse, without loading the networks. If the store does not answer, it only
+ * warns, since the store may answer later. */
 static int look_at_model(Encoding *e, Error *err)
 {
     const Recipe *recipe = e->recipe;

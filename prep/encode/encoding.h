@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encoding.h - a recipe with its model opened: what makes samples of pictures and captions, and its identity.
+/* encoding.h - a recipe with its opened model: it encodes pictures and captions, and has an identity.
  *
  * Ownership: encoding_open() fills an Encoding that encoding_clear() empties; the Recipe is borrowed.
  * Units:     as encoder.h.
@@ -16,28 +16,28 @@
 typedef struct Encoding {
     const Recipe *recipe;
     PictureRecipe picture;
-    Device *device; /* NULL, as what follows: pictures and captions are only looked at */
+    Device *device; /* NULL, as the fields below: pictures and captions are only checked */
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
     EncoderShape shape;
     Hash weights, merges;
-    Hash numerics; /* of what canned pictures and a canned caption become */
+    Hash numerics; /* hash of the results for canned pictures and a canned caption */
     Hash identity;
     Hash before; /* the identity by the rules before RECIPE_SAMPLE_RULES */
 } Encoding;
 
 typedef struct EncodingOptions {
-    bool
-        networks; /* false: for a check without them, for which a model is only looked at if there is one */
+    /* False: the networks are not loaded, for a check; a model, if there is one, is only inspected. */
+    bool networks;
     DeviceKind device;
-    int threads; /* 0: as the recipe says */
+    int threads; /* 0: the recipe's number */
 } EncodingOptions;
 
-/* The values that the identity is the hash of, by name; the caller's. */
+/* Returns the values of which the identity is the hash, by name; the caller frees them. */
 json_t *encoding_terms(const Encoding *encoding);
 int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding *ret, Error *err);
 void encoding_clear(Encoding *encoding);
 
-/* The text embedding of the empty caption, n_tokens x text_dim halves. */
+/* Writes the text embedding of the empty caption, n_tokens x text_dim halves. */
 int encoding_empty_text(Encoding *encoding, uint16_t *ret, Error *err);

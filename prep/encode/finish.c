@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finish.c - the dataset of what all units left: encoder.json, empty.npy, the compact index, and index.json last, which
- * makes it a dataset. Each is a function of the reports, so that whoever finishes puts the same bytes. */
+/* finish.c - makes the dataset from the reports of all units: encoder.json, empty.npy, the compact index, and last
+ * index.json, which completes it. The bytes of each file depend only on the reports, so any process that finishes puts
+ * the same bytes. */
 #include "base/fault.h"
 #include "base/json/json.h"
 #include "base/log.h"
@@ -21,15 +22,15 @@ static const uint64_t LEFTOVER_USEC = 3600 * USEC_PER_SEC;
 
 typedef struct Finish {
     EncodeRun *run;
-    MdsShard *shard; /* makes entries */
+    MdsShard *shard; /* makes the shards' entries */
     MdsText index;
-    StoreList list; /* the shards that are there */
+    StoreList list; /* the shards in the folder */
     size_t n_shards;
-    uint64_t *hashes; /* of all samples */
+    uint64_t *hashes; /* hashes of all samples */
     size_t n_hashes, hashes_room;
     EncoderTotals totals;
-    char *first_bad; /* what is wrong with the first unit that is not whole */
-    char **named;    /* keys that were left out by name, of all units */
+    char *first_bad; /* the damage of the first unit that is not whole */
+    char **named;    /* keys that were left out by name, in all units */
     size_t n_named, named_room;
 } Finish;
 
@@ -50,7 +51,8 @@ static int compare_objects(const void *name, const void *object)
     return strcmp(name, ((const StoreObject *)object)->key);
 }
 
-/* A shard that went away after its report was put would be missed by whoever reads the dataset. */
+/* Checks that a shard is in the folder: without it, readers of the dataset would fail. Another process may have removed
+ * it after its report was put. */
 static int check_file(const Finish *f, int64_t unit, const PartFile *file, Error *err)
 {
     const StoreObject *object = NULL;
@@ -61,7 +63,7 @@ static int check_file(const Finish *f, int64_t unit, const PartFile *file, Error
                          compare_objects);
     if (object && object->n_bytes == (uint64_t)file->n_bytes)
         return 0;
-    /* The list is older than the report: another process may have put both meanwhile. */
+    /* The list may be older than the report: another process may have put shard and report meanwhile. */
     int r = folder_head(&f->run->folder, file->name, &n_bytes, err);
     if (r == 0 && n_bytes == (uint64_t)file->n_bytes)
         return 0;
@@ -162,7 +164,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Two units may hold one key. */
+/* Sorts the keys and removes repeated ones: two units may hold the same key. */
 static void sort_named(Finish *f)
 {
     size_t n = 0;
@@ -176,7 +178,7 @@ static void sort_named(Finish *f)
     f->n_named = n;
 }
 
-/* A key that somebody named must have been left out: its part may have been made before it was named. */
+/* Checks that each key that a user named was left out: its part may have been made before the key was named. */
 static int check_named(const Finish *f, Error *err)
 {
     char name[FOLDER_KEY_MAX];
@@ -246,7 +248,8 @@ static int put_empty_text(Finish *f, Error *err)
     return folder_put(&f->run->folder, "empty.npy", file, n_file, err);
 }
 
-/* It has the hashes of the files beside it, so that whoever reads the dataset knows that they belong together. */
+/* Puts encoder.json with the hashes of the files beside it, so that readers can check that the files belong
+ * together. */
 static int put_encoder_json(Finish *f, Error *err)
 {
     f->totals.input_json = f->run->units.file;
@@ -256,7 +259,7 @@ static int put_encoder_json(Finish *f, Error *err)
     return folder_put(&f->run->folder, ENCODER_FACTS_NAME, text, strlen(text), err);
 }
 
-/* The compact index lies there before index.json does, so that no dataset is ever without it. */
+/* Puts the compact index before index.json, so that no dataset is ever without it. */
 static int put_index(Finish *f, Error *err)
 {
     Folder *folder = &f->run->folder;
@@ -273,7 +276,8 @@ static int put_index(Finish *f, Error *err)
     return r < 0 ? r : fault("encode.finish.index");
 }
 
-/* On S3 readers ask which index.json the compact index was made of. Without it they read index.json once. */
+/* Puts INDEX_ORIGIN, by which readers on S3 know the index.json of the compact index. Without it they fetch index.json
+ * once. */
 static void put_origin(Store *store, const char *index, size_t n_index)
 {
     IndexOrigin origin = {.source = hash_bytes(index, n_index)};
@@ -292,14 +296,14 @@ static void put_origin(Store *store, const char *index, size_t n_index)
         log_warning("without " INDEX_ORIGIN ": %s", err.text);
 }
 
-/* Reports of parts whose unit's report is there, and what puts left that were cut off; young ones may be another
- * process's. */
+/* Removes reports of parts whose unit is done, and temporary files of interrupted puts; recent ones may belong to
+ * another process and are kept. */
 static void remove_leftovers(Store *store)
 {
     StoreList list = {0};
-    (void)store_sweep(store, LEFTOVER_USEC, NULL, NULL, NULL, NULL); /* as what follows */
+    (void)store_sweep(store, LEFTOVER_USEC, NULL, NULL, NULL, NULL); /* a failure is harmless */
     if (store_list(store, "encoding/u", LEFTOVERS_MAX, &list, NULL) < 0)
-        return; /* they harm nobody */
+        return; /* leftovers are harmless */
     for (size_t i = 0; i < list.n_objects; i++)
         if (strstr(list.objects[i].key, "-p"))
             (void)store_delete(store, list.objects[i].key, NULL);
@@ -318,7 +322,8 @@ void dataset_tidy(EncodeRun *run)
         put_origin(store, index, n_index);
 }
 
-/* A question to the input, as max_rejected is: nothing is made anew when the answer is raised. */
+/* Checks the input's damage against the recipe's limit. As with max_rejected, nothing is encoded again after the limit
+ * was raised. */
 static int check_units(const Finish *f, Error *err)
 {
     const InputTotals *input = &f->totals.input;

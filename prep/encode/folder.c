@@ -65,16 +65,17 @@ int folder_head(Folder *folder, const char *key, uint64_t *ret_bytes, Error *err
 
 int folder_put(Folder *folder, const char *key, const void *data, size_t n_bytes, Error *err)
 {
-    struct iovec part = {(void *)(uintptr_t)data, n_bytes}; /* read only */
+    struct iovec part = {(void *)(uintptr_t)data, n_bytes}; /* only read */
     _cleanup_free_ char *there = NULL;
     size_t n_there;
     int r = -ENOENT;
-    /* A part's report may go between the two, since another process has ended the unit. */
+    /* A part's report may be removed between the put and the get, when another process has finished the unit. */
     for (int tries = 0; r == -ENOENT && tries < PUT_TRIES; tries++) {
         r = store_wait_put(&folder->put_wait, folder->store, key, &part, 1, STORE_IF_ABSENT, err);
         if (r != -EEXIST)
             return r;
-        /* Another process was here, or this one before it died, or before the answer to its put was lost. */
+        /* Another process put the object; or this process did before it was restarted, or before the answer to its put
+         * was lost. */
         r = fault("encode.put.there");
         if (r == 0)
             r = folder_get(folder, key, &there, &n_there, err);
@@ -90,7 +91,7 @@ int folder_put(Folder *folder, const char *key, const void *data, size_t n_bytes
                      hash_format(hash_bytes(data, n_bytes), b));
 }
 
-/* ---- whose it is ---- */
+/* ---- the folder's owner ---- */
 
 static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, json_t **ret_terms,
                        Error *err)
@@ -111,7 +112,7 @@ static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, json_
     return r;
 }
 
-/* terms: of `there`; NULL: a version before, which did not write them. */
+/* Compares a folder's claim with ours. terms: those of `there`; NULL: an older version made the claim without terms. */
 static int compare_claims(const Folder *folder, const FolderClaim *there, const json_t *terms,
                           const FolderClaim *ours, Error *err)
 {
@@ -136,7 +137,8 @@ static int compare_claims(const Folder *folder, const FolderClaim *there, const 
                      uri, there->identity, ours->identity);
 }
 
-/* A folder that a version before began has no list of units: hashes are all that there is. */
+/* Compares the inputs' hashes. A folder that an older version began has no list of units, so only the hashes can be
+ * compared. */
 static int compare_input(const Folder *folder, const FolderClaim *there, const FolderClaim *ours,
                          Error *err)
 {
@@ -148,7 +150,7 @@ static int compare_input(const Folder *folder, const FolderClaim *there, const F
                      store_uri(folder->store), there->input, ours->input);
 }
 
-/* Fills in the list of units that the folder has; puts ours where there is none. */
+/* Reads the folder's list of units; if there is none, puts the caller's list first. */
 static int settle_units(Folder *folder, const InputList *ours, bool finished, InputList *ret,
                         Error *err)
 {
@@ -156,7 +158,7 @@ static int settle_units(Folder *folder, const InputList *ours, bool finished, In
     size_t n_bytes;
     int r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
     if (r == -ENOENT && finished)
-        return 0; /* made by a version that put none */
+        return 0; /* made by a version that put no list */
     if (r == -ENOENT) {
         _cleanup_free_ char *list = input_list_format(ours);
         struct iovec part = {list, strlen(list)};
@@ -164,7 +166,7 @@ static int settle_units(Folder *folder, const InputList *ours, bool finished, In
         if (r == 0)
             r = store_wait_put(&folder->put_wait, folder->store, FOLDER_INPUT_KEY, &part, 1,
                                STORE_IF_ABSENT, err);
-        if (r == 0 || r == -EEXIST) /* another process may have been faster */
+        if (r == 0 || r == -EEXIST) /* another process may have put it first */
             r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
     }
     if (r == 0)
@@ -180,7 +182,7 @@ static int has_index(Folder *folder, Error *err)
     return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
-/* 1: it is there, and of our encoding. 0: it is not there. */
+/* Reads the folder's claim. Returns 1 if there is a claim, for the same encoding; 0 if there is none. */
 static int find_claim(Folder *folder, const FolderClaim *ours, FolderClaim *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;

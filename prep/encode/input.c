@@ -71,7 +71,7 @@ char *input_list_format(const InputList *list)
     _cleanup_json_ json_t *json = json_object();
     field_table_write(json, list_fields, ELEMENTSOF(list_fields), list);
     if (!is_mds(list))
-        (void)json_object_del(json, list_fields[0].name); /* it is there */
+        (void)json_object_del(json, list_fields[0].name); /* the key is in the object */
     _cleanup_free_ char *text = memory_given(json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT));
     return memory_format("%s\n", text);
 }
@@ -102,7 +102,7 @@ static int refuse_unit(const InputList *there, const InputList *ours, size_t i, 
 {
     const InputUnit *was = i < there->n_units ? &there->units[i] : NULL;
     const InputUnit *is = i < ours->n_units ? &ours->units[i] : NULL;
-    /* Tars come in the order of their names. */
+    /* The units of a folder of tars are sorted by name. */
     const int order = !was ? 1 : !is ? -1 : is_mds(ours) ? 0 : strcmp(was->name, is->name);
     if (order < 0)
         return error_set(err, -EEXIST, "%s holds samples of another input: %.200s is gone from it",
@@ -133,7 +133,7 @@ int input_list_compare(const InputList *there, const InputList *ours, const char
                      uri, hash_format(there->index, was), hash_format(ours->index, is));
 }
 
-/* The part of a file's version behind the inode: its time and size. NULL: it is an ETag. */
+/* Returns the part of a file's version behind the inode: time and size. NULL: the version is an ETag. */
 static const char *behind_inode(const char *version)
 {
     const char *dash = strchr(version, '-');

@@ -10,7 +10,7 @@
 
 enum { QUEUE_BYTES_MAX = 64 << 20 };
 
-/* A sample whose picture is at the decoders, or whose pixels wait for the networks. */
+/* A sample whose picture is being decoded, or whose pixels wait for the networks. */
 typedef struct Candidate {
     int64_t index;
     char *key, *picture;
@@ -23,16 +23,16 @@ struct PartMaker {
     PartOptions options;
     const Recipe *recipe;
     MdsShard *shard;
-    Candidate *queue; /* at the decoders, oldest at `first` */
+    Candidate *queue; /* a ring of pictures at the decoders, the oldest at `first` */
     size_t first, n_queue, queue_room, queue_bytes;
-    Candidate *batch; /* decoded */
+    Candidate *batch; /* decoded samples */
     int n_batch;
     uint8_t *pixels;
     int32_t *ids;
     uint16_t *latents, *text;
     char *open[PART_OPEN_MAX];
     size_t n_open;
-    bool is_open; /* the part under way */
+    bool is_open; /* a picture of the current part killed its decoders */
 };
 
 static void candidate_clear(Candidate *c)
@@ -101,7 +101,7 @@ size_t part_maker_open(const PartMaker *m, char *const **ret)
     return m->n_open;
 }
 
-/* ---- what is known without the picture ---- */
+/* ---- checks without the picture ---- */
 
 static int compare_key(const void *key, const void *named)
 {
@@ -131,7 +131,8 @@ static int tokenize(PartMaker *m, const RawSample *s, int32_t **ret, PartReport 
     return 1;
 }
 
-/* 0: *ret has all but the picture's pixels. 1: the sample is left out, and has its row. */
+/* Returns 0 with everything except the picture's pixels in *ret, or 1 if the sample is left out and its row was
+ * added. */
 static int admit(PartMaker *m, RawSample *s, Candidate *ret, PartReport *report)
 {
     char why[RAW_WHY_MAX], reason[REPORT_REASON_MAX + 1];
@@ -213,7 +214,7 @@ static int encode_batch(PartMaker *m, Error *err)
 
 /* ---- pictures ---- */
 
-/* Takes the oldest picture from the decoders. */
+/* Takes the result of the oldest picture from the decoders. */
 static int take_picture(PartMaker *m, PartReport *report, Error *err)
 {
     Candidate *c = &m->queue[m->first];
@@ -264,7 +265,7 @@ static int queue_picture(PartMaker *m, Candidate *c, PartReport *report, Error *
 
 /* ---- the part ---- */
 
-/* A shard begins with how many samples it has, and where each of them begins and ends. */
+/* Hashes the samples by the shard's table at its start: the number of samples, and where each begins and ends. */
 static void hash_samples(const char *shard, size_t n_bytes, size_t n_samples, PartFile *file)
 {
     _cleanup_free_ uint64_t *hashes = memory_zeroed(n_samples, sizeof(*hashes));
@@ -296,12 +297,12 @@ static int take_shard(PartMaker *m, PartReport *report, char **ret, size_t *ret_
     return r;
 }
 
-/* Forgets the samples under way of a part whose unit is set aside. */
+/* Discards the samples in progress of a part whose unit is set aside. */
 static void drop(PartMaker *m)
 {
     for (; m->n_queue > 0; m->n_queue--) {
         Error why;
-        (void)pictures_take(m->options.decoders, m->pixels, &why); /* nobody asks any more */
+        (void)pictures_take(m->options.decoders, m->pixels, &why); /* the result is not needed */
         candidate_clear(&m->queue[m->first]);
         m->first = (m->first + 1) % m->queue_room;
     }
@@ -311,7 +312,7 @@ static void drop(PartMaker *m)
     if (m->shard && mds_shard_n_samples(m->shard) > 0) {
         _cleanup_free_ char *shard = NULL;
         size_t n_bytes;
-        (void)mds_shard_take(m->shard, &shard, &n_bytes, NULL); /* as above */
+        (void)mds_shard_take(m->shard, &shard, &n_bytes, NULL); /* not needed either */
     }
 }
 

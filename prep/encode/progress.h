@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.h - a line each 10 s on how far an encoding is: samples, rate, what is left, rejects, cost.
+/* progress.h - logs a line every 10 s about an encoding's progress: samples, rate, remaining time, rejects, cost.
  *
  * Ownership: a value.
  * Units:     samples; bytes of raw units; microseconds of clock_boottime_usec().
@@ -13,12 +13,12 @@
 enum { PROGRESS_LINE_MAX = 700 };
 
 typedef struct Progress {
-    uint64_t bytes, all_bytes; /* of raw units; what was done before this run counts as done */
-    uint64_t bytes_before;     /* and is this much */
+    uint64_t bytes, all_bytes; /* of raw units; `bytes` includes work done before this run */
+    uint64_t bytes_before;     /* of `bytes`, those done before this run */
     int64_t n_looked, n_rejected;
     Reasons reasons;
-    InputTotals input; /* of the units that are over */
-    size_t n_aside;    /* units that are set aside */
+    InputTotals input; /* totals of the units that are finished */
+    size_t n_aside;    /* number of units that are set aside */
     double cost_per_hour;
     uint64_t start_usec, told_usec;
 } Progress;
@@ -26,15 +26,15 @@ typedef struct Progress {
 void progress_begin(Progress *progress, uint64_t all_bytes, double cost_per_hour);
 /* Counts a part that this run made. */
 void progress_add(Progress *progress, const PartReport *part);
-/* The part that is under way, and not yet added. */
+/* The part in progress, which was not added yet. */
 typedef struct ProgressPart {
-    const PartReport *part; /* NULL: none */
-    double fraction;        /* that was read of a unit of unit_bytes */
+    const PartReport *part; /* NULL: no part */
+    double fraction;        /* fraction that was read of a unit of unit_bytes */
     uint64_t unit_bytes;
 } ProgressPart;
 
-/* Logs a line if 10 s have gone by, or in any case. */
+/* Logs a line if 10 s have passed since the last one, or if `always` is set. */
 void progress_report(Progress *progress, const ProgressPart *under_way, bool always);
-/* The line as it would be told at `now`. */
+/* Writes the line that would be logged at the time `now`. */
 const char *progress_format(const Progress *progress, const ProgressPart *under_way, uint64_t now,
                             char text[PROGRESS_LINE_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - see report.h. One table of fields serves reading and writing. */
+/* report.c - see report.h. The same tables of fields serve for reading and writing. */
 #include "prep/encode/report.h"
 
 #include "base/json/field-table.h"
@@ -437,7 +437,8 @@ void reasons_add(Reasons *reasons, const char *reason, int64_t n)
     while (at < reasons->n && strcmp(reasons->counts[at].reason, reason) < 0)
         at++;
     if (at == reasons->n || strcmp(reasons->counts[at].reason, reason) != 0) {
-        /* A recipe's columns bound the reasons; what a strange report holds beyond them goes to the last. */
+        /* The columns of a recipe limit the number of reasons. Further reasons in a foreign report are added to an
+         * existing count. */
         if (reasons->n == REPORT_REASONS_MAX) {
             reasons->counts[MIN(at, reasons->n - 1)].n += n;
             return;

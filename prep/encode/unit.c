@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit.c - a unit, part after part. A part is a shard, put first, then its report; what a process that was killed left
- * undone is at most the part that it had begun. */
+/* unit.c - encodes a unit, part after part. A part's shard is put first, then its report; so a process that is killed
+ * leaves at most one part incomplete. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,11 +15,11 @@ typedef struct Unit {
     size_t number;
     RawUnit *raw;
     UnitReport report;
-    char *rows; /* of all parts */
+    char *rows; /* rows of all parts */
     size_t n_rows, room;
-    bool open;                       /* a part could not be ended */
-    char version[STORE_VERSION_MAX]; /* when it was opened */
-    bool copied; /* it is another file than parts were encoded of, perhaps with the same bytes */
+    bool open;                       /* a part could not be finished */
+    char version[STORE_VERSION_MAX]; /* at the time of opening */
+    bool copied; /* the inode has changed since parts were encoded; perhaps not the bytes */
 } Unit;
 
 static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *err)
@@ -34,9 +34,9 @@ static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *
                      hash_format(run->encoding.identity, ours));
 }
 
-/* ---- the unit is what it was ---- */
+/* ---- checking that the unit has not changed ---- */
 
-/* Holds the version that a unit has when it is opened against the one that the folder's list has. */
+/* Compares the version of a unit when it is opened with the version in the folder's list. */
 static int check_opened(Unit *u, Error *err)
 {
     const EncodeRun *run = u->run;
@@ -55,7 +55,8 @@ static int check_opened(Unit *u, Error *err)
                      noted->name, store_uri(run->folder.store), noted->version, u->version);
 }
 
-/* Nothing is put of a unit that somebody exchanges while it is read: its parts would be of both. */
+/* Checks that the unit has not changed while it was read, before anything is put: otherwise its parts would mix two
+ * versions. */
 static int check_read(const Unit *u, Error *err)
 {
     char version[STORE_VERSION_MAX];
@@ -76,13 +77,13 @@ static void take_proof(Unit *u, PartReport *ret)
     ret->raw_bytes = proof.bytes;
 }
 
-/* Holds what a part's samples are made of now against what its report says; also their bytes, if they were read. */
+/* Compares the members of a part's samples with those in its report; also their bytes, if they were read. */
 static int check_made_of(const Unit *u, const PartReport *there, const PartReport *now, bool bytes,
                          Error *err)
 {
     const bool members = hash_equal(there->raw_members, now->raw_members);
     char key[FOLDER_KEY_MAX];
-    if (hash_equal(there->raw_members, (Hash){0}) || /* a version before wrote it */
+    if (hash_equal(there->raw_members, (Hash){0}) || /* a report of an older version */
         (members && (!bytes || hash_equal(there->raw_bytes, now->raw_bytes))))
         return 0;
     folder_part_key((int64_t)u->number, there->part, key);
@@ -94,7 +95,7 @@ static int check_made_of(const Unit *u, const PartReport *there, const PartRepor
         members ? "bytes" : "names, sizes or places");
 }
 
-/* A part whose shard is gone is made again, and must come out as its report says. */
+/* A part whose shard is missing is made again. Checks that the new shard is the one in the part's report. */
 static int check_again(const Unit *u, const PartReport *there, const PartReport *part, Error *err)
 {
     int r = check_made_of(u, there, part, true, err);
@@ -109,7 +110,7 @@ static int check_again(const Unit *u, const PartReport *there, const PartReport 
 
 /* ---- parts ---- */
 
-/* 1: the shard of a part's report is there. Somebody may have removed it. */
+/* Returns 1 if the shard of a part's report is in the folder, 0 if it was removed. */
 static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
 {
     uint64_t n_bytes;
@@ -129,8 +130,8 @@ static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
     return r < 0 ? r : 1;
 }
 
-/* 1: the part was made before, by whomever. Its shard was put before its report. 0: it is to be made, as *ret says if
- * that is not empty: its shard is gone. */
+/* Returns 1 if the part was made before, by any process; its shard was put before its report. Returns 0 if the part
+ * must be made; if *ret is not empty then, its shard is missing, and the new one must match *ret. */
 static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
 {
     EncodeRun *run = u->run;
@@ -148,7 +149,8 @@ static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
     return r < 0 ? r : has_shard(run, ret, err);
 }
 
-/* Reading goes on to what is to be done: neither work of this run nor, in a large tar, quick. */
+/* Reports progress while parts that were made before are skipped: they do not count as work of this run, but in a large
+ * tar skipping takes time. */
 static void report_skipped(Unit *u, double from, uint64_t before)
 {
     Progress *p = &u->run->progress;
@@ -177,7 +179,7 @@ static int skip(Unit *u, const PartReport *part, Error *err)
     return check_made_of(u, part, &now, u->copied, err);
 }
 
-/* Another process may have put the part, of samples that were others when it read them. */
+/* Explains why put_part() failed: another process may have put the part from a unit that has changed since. */
 static int explain_other(const Unit *u, const PartReport *part, int r, Error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -227,7 +229,7 @@ static void add_part(Unit *u, const PartReport *part)
     unit_report_add(&u->report, part);
 }
 
-/* 1: there was a part. 0: the unit is over. */
+/* Encodes a part, or skips it if it was made before. Returns 1, or 0 at the end of the unit. */
 static int encode_part(Unit *u, int64_t number, Error *err)
 {
     EncodeRun *run = u->run;
@@ -268,7 +270,7 @@ static int encode_part(Unit *u, int64_t number, Error *err)
     return r < 0 ? r : 1;
 }
 
-/* Members that did not lie together are told by both rows of their key. */
+/* Gives both rows of a key whose members are not adjacent the same reason and text. */
 static int join_halves(Unit *u, Error *err)
 {
     _cleanup_(part_report_clear) PartReport all = {0};
@@ -302,8 +304,8 @@ static int put_unit(Unit *u, Error *err)
     r = folder_put(folder, key, text, strlen(text), err);
     if (r == 0)
         r = fault("encode.unit.report");
-    /* All that the parts' reports hold is written by now. Reports that are left go when the dataset is
-     * finished. */
+    /* Everything in the parts' reports is in the unit's report now. Reports that cannot be deleted here are deleted
+     * when the dataset is finished. */
     for (int64_t part = 0; r == 0 && part < u->report.n_parts_raw; part++) {
         folder_part_key((int64_t)u->number, part, key);
         (void)store_delete(folder->store, key, NULL);
@@ -311,8 +313,8 @@ static int put_unit(Unit *u, Error *err)
     return r;
 }
 
-/* Whether too much was rejected is a question to the input, so that a run that was ended by the answer and started
- * again gets the same one. */
+/* Counts the rejected samples of a unit that is done. Whether too many were rejected then depends only on the input: a
+ * run that ended for this reason ends in the same way when it is started again. */
 static int count_unit(EncodeRun *run, size_t unit, const UnitReport *report, Error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -333,7 +335,7 @@ static int count_unit(EncodeRun *run, size_t unit, const UnitReport *report, Err
     return r < 0 ? r : run_count(run, report->n_raw, all.rows, all.n_rows, err);
 }
 
-/* 1: the unit is done. */
+/* Returns 1 if the unit is done. */
 static int is_done(EncodeRun *run, size_t unit, Error *err)
 {
     _cleanup_free_ char *text = NULL;

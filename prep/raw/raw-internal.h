@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-internal.h - what raw-set.c and the two kinds of units share.
+/* raw-internal.h - shared by raw-set.c and the two kinds of units, raw-tar.c and raw-mds.c.
  *
  * Ownership: a RawSet owns its units' names.
  * Units:     bytes, samples.
@@ -12,7 +12,7 @@
 #include "data/mds/mds-index.h"
 #include "prep/raw/raw-set.h"
 
-/* A shard of an MDS dataset, as its entry in index.json has it. */
+/* A shard of an MDS dataset, as its entry in index.json describes it. */
 typedef struct RawShard {
     uint64_t n_samples;
     MdsFile raw, zip;
@@ -21,33 +21,33 @@ typedef struct RawShard {
 typedef struct RawUnitInfo {
     char *name, *version;
     uint64_t n_bytes;
-    RawShard *shard; /* NULL: a tar */
+    RawShard *shard; /* NULL: the unit is a tar */
 } RawUnitInfo;
 
 struct RawSet {
     Store *store;
     StoreWait wait;
     RawOptions options;
-    char *image, *caption; /* the options' */
+    char *image, *caption; /* copies of the options' texts */
     RecipeMembers members;
     RawUnitInfo *units;
     size_t n_units, room;
     bool is_mds;
-    MdsEntry entry; /* the first one's: columns, hashes, compression */
-    Hash index;     /* of index.json */
+    MdsEntry entry; /* entry of the first shard: columns, hashes, compression */
+    Hash index;     /* hash of index.json */
 };
 
-/* Hashes what samples are made of: raw_unit_take_proof(). */
+/* Hashes the members of samples and their bytes; see raw_unit_take_proof(). */
 typedef struct Prover {
     Hasher *members, *bytes;
 } Prover;
-/* A member of a sample, whose bytes need not be read. */
+/* Adds the name, offset and size of a sample's member; its bytes need not have been read. */
 void prover_member(Prover *prover, const char *name, uint64_t offset, uint64_t n_bytes);
-/* The bytes of a member. */
+/* Adds the bytes of a member that was read. */
 void prover_bytes(Prover *prover, const void *data, size_t n_bytes);
 
 typedef struct RawTar RawTar;
-/* Units borrow their prover. */
+/* A RawTar borrows its prover, and so does a RawMds. */
 int raw_tar_open(RawSet *set, size_t unit, Prover *prover, RawTar **ret, Error *err);
 RawTar *raw_tar_free(RawTar *tar);
 DEFINE_CLEANUP(RawTar, raw_tar_free)
@@ -63,5 +63,5 @@ DEFINE_CLEANUP(RawMds, raw_mds_free)
 int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err);
 double raw_mds_done(const RawMds *mds);
 RawCounts raw_mds_counts(const RawMds *mds);
-/* Finds the columns that the options name. */
+/* Checks that the dataset has the columns that the options name, and that their types fit. Returns 0 or -EINVAL. */
 int raw_mds_check(const RawSet *set, const RawOptions *options, Error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-mds.c - the samples of a shard of an MDS dataset with a column of pictures and one of captions. */
+/* raw-mds.c - reads the samples of a shard of an MDS dataset, which has a column of pictures and one of captions. */
 #include "base/memory.h"
 #include "data/stream/fetch.h"
 #include "prep/raw/raw-internal.h"
@@ -21,8 +21,8 @@ struct RawMds {
     uint32_t next;
     char *sample;
     size_t room;
-    uint64_t sample_bytes;   /* of those that were read */
-    int image, caption, key; /* columns; < 0: there is none */
+    uint64_t sample_bytes;   /* sum over the samples that were read */
+    int image, caption, key; /* column indices; < 0: no such column */
 };
 
 static int find(const RawSet *set, const char *name)
@@ -129,7 +129,8 @@ static int copy_bytes(MdsField field, char **ret, size_t *ret_bytes)
     return 0;
 }
 
-/* A number or text, as a .json would have it; NULL: neither. */
+/* Returns a number or a text as the JSON value that a .json would hold; NULL: the field is neither, or JSON cannot
+ * express it. */
 static json_t *field_value(const MdsColumn *column, MdsField field)
 {
     int64_t whole;

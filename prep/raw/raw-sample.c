@@ -69,7 +69,8 @@ static const char *type_name(const json_t *value)
     }
 }
 
-/* A tree takes up to 50 times its text: most of what it can have is refused before it is built. */
+/* A JSON tree takes up to 50 times the memory of its text, so a text with too many commas and brackets is refused
+ * before it is parsed. */
 static bool has_many_values(const char *text, size_t n_bytes)
 {
     size_t n = 0;
@@ -78,13 +79,13 @@ static bool has_many_values(const char *text, size_t n_bytes)
     return n > JSON_VALUES_MAX;
 }
 
-/* ---- words for floats that JSON lacks ---- */
+/* ---- NaN and Infinity in JSON ---- */
 
-/* Python's json writes these for floats that are missing or infinite; JSON has no such words. */
+/* Python's json module writes these words for missing or infinite floats; they are not valid JSON. */
 static const char *const float_words[] = {"NaN", "Infinity", "-Infinity"};
 #define NOTHING "null"
 
-/* Bytes of such a word at the front of a text; 0: there is none. */
+/* Returns the length of the word (NaN, ...) at the start of text; 0: text does not start with one. */
 static size_t float_word_bytes(const char *text, size_t n_bytes)
 {
     for (size_t i = 0; i < ELEMENTSOF(float_words); i++) {
@@ -95,7 +96,8 @@ static size_t float_word_bytes(const char *text, size_t n_bytes)
     return 0;
 }
 
-/* Writes the text with null for each such word outside strings; returns its bytes, also where `to` is NULL. */
+/* Copies the text, with null in place of each such word outside strings. Returns the length of the result; `to` may be
+ * NULL. */
 static size_t replace_float_words(const char *text, size_t n_bytes, char *to)
 {
     bool in_string = false;
@@ -157,7 +159,8 @@ int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
     if (load(text, n_bytes, &root, &error) < 0)
         return -ENOMEM;
     if (!json_is_object(root)) {
-        /* Half of a surrogate pair, "\ud800", is what a writer makes of a text that was cut between the two. */
+        /* Half of a surrogate pair, such as "\ud800", comes from a writer that cut a text inside the pair. It is
+         * rejected as not UTF-8. */
         bool code = !root && (json_error_code(&error) == json_error_invalid_utf8 ||
                               strstr(error.text, "nicode"));
         raw_sample_reject(sample, code ? RAW_NOT_UTF8 : RAW_BAD_JSON, ".json: %s",

@@ -11,7 +11,7 @@ enum { OBJECTS_MAX = 1 << 22, INDEX_BYTES_MAX = INT32_MAX };
 struct RawUnit {
     RawTar *tar;
     RawMds *mds;
-    const char *name; /* the set's */
+    const char *name; /* owned by the set */
     Prover prover;
     RawSample sample;
     int64_t next;
@@ -34,7 +34,7 @@ RawSet *raw_set_free(RawSet *set)
     return NULL;
 }
 
-/* version: becomes the set's. */
+/* The set takes ownership of version and shard. */
 static void add_unit(RawSet *set, const char *name, uint64_t n_bytes, char *version,
                      RawShard *shard)
 {
@@ -59,7 +59,7 @@ static int add_shard(void *context, size_t number, const MdsEntry *entry, Error 
     return 0;
 }
 
-/* The name of the object that a unit lies in. */
+/* Returns the name of the object in the store that holds the unit. */
 static const char *object_name(const RawSet *set, size_t unit)
 {
     const RawUnitInfo *info = &set->units[unit];
@@ -89,7 +89,8 @@ static int compare_keys(const void *name, const void *object)
     return strcmp(name, ((const StoreObject *)object)->key);
 }
 
-/* Finds the versions of shards without hashes; one that is not there is noticed when it is opened. */
+/* Finds the versions of the shards, for which index.json has no hashes. A missing shard is noticed when it is
+ * opened. */
 static int find_versions(RawSet *set, Error *err)
 {
     StoreList list = {0};
@@ -170,7 +171,8 @@ uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit)
     return set->units[unit].n_bytes;
 }
 
-/* A unit that is gone, refused or damaged as a whole is not a failure of the store. */
+/* Replaces an error that concerns only this unit (missing, refused or damaged) by -ENOMEDIUM with a text that names the
+ * unit. Other errors are those of the store and are returned as they are. */
 static int set_aside(const char *name, int r, Error *err)
 {
     const Error why = *err;
@@ -191,7 +193,7 @@ int raw_set_request_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX
     return r < 0 ? set_aside(set->units[unit].name, r, err) : 0;
 }
 
-/* ---- what samples are made of ---- */
+/* ---- hashes of samples ---- */
 
 void prover_member(Prover *prover, const char *name, uint64_t offset, uint64_t n_bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-stream.c - see raw-stream.h. Window k lies in buffer k % 2. */
+/* raw-stream.c - see raw-stream.h. Window k is read into buffer k % 2. */
 #include "prep/raw/raw-stream.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ enum { WINDOW_BYTES = 4 << 20 };
 
 typedef struct Window {
     uint64_t number;
-    bool begun, whole; /* being read; read */
+    bool begun, whole; /* a read is under way; all of the window was read */
     char *data;
     StoreRead read;
 } Window;
@@ -65,7 +65,7 @@ static size_t window_bytes(const RawStream *s, uint64_t number)
     return (size_t)MIN((uint64_t)WINDOW_BYTES, s->n_bytes - number * WINDOW_BYTES);
 }
 
-/* Begins to read a window; a failure shows when it is wanted. */
+/* Begins to read a window in the background; if that fails, need() reads the window again. */
 static void begin(RawStream *s, uint64_t number)
 {
     Window *w = &s->windows[number % 2];

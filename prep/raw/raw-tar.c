@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-tar.c - the samples of a tar: members that lie together and have one key. */
+/* raw-tar.c - reads the samples of a tar. A sample is a run of consecutive members with the same key. */
 #include "base/file-kind.h"
 #include "base/memory.h"
 #include "base/number/hash.h"
@@ -15,31 +15,31 @@
 enum {
     KEYS_MAX = 1 << 24,
     JSON_BYTES_MAX = 4 << 20,
-    /* A key's members when it was met first. */
+    /* Flags of a key: which members its first sample had. */
     HAD_PICTURE = 1,
-    HAD_CAPTION = 2, /* or a .json, which may hold one */
-    IS_APART = 4,    /* members that it lacked came later */
+    HAD_CAPTION = 2, /* a caption, or a .json that may hold one */
+    IS_APART = 4,    /* members that this sample lacked came later in the tar */
     KEY_BITS = HAD_PICTURE | HAD_CAPTION | IS_APART,
 };
 
-/* Members are numbered: pictures first, then captions, as the recipe names them; then a .json that holds no caption.
- * Others (.cls, .npy, ...) belong to the sample and are passed over. */
+/* Members are numbered: first the pictures, then the captions, in the recipe's order; then a .json that holds no
+ * caption. Other members (.cls, .npy, ...) belong to the sample but are not read. */
 enum { N_MEMBERS_MAX = 2 * RECIPE_MEMBERS_MAX + 1, NOTHING = N_MEMBERS_MAX };
 
 struct RawTar {
     const RawSet *set;
-    const RecipeMembers *members; /* the set's */
+    const RecipeMembers *members; /* owned by the set */
     const char *name;
     Prover *prover;
     RawStream *stream;
     TarReader reader;
-    TarMember member; /* the next sample's first one, if has_member */
+    TarMember member; /* the first member of the next sample, if has_member */
     bool has_member, ended;
     char *member_key;
     uint64_t *
-        keys; /* of the keys that were met: a table, 0 being empty; hashes, whose last bits say what a key had */
+        keys; /* hash table of the keys met so far; the low bits of an entry are the flags HAD_PICTURE...; 0: free */
     size_t n_keys, keys_room;
-    RawCounts counts; /* but for what the reader counts */
+    RawCounts counts; /* without those that the reader counts */
 };
 
 static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_bytes, Error *err)
@@ -47,7 +47,7 @@ static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_by
     return raw_stream_read(context, offset, buffer, n_bytes, err);
 }
 
-/* A file that begins as another format does is not searched for members. */
+/* A file that starts like another format (gzip, zip, HTML, ...) is not searched for members. */
 static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
 {
     char front[FILE_KIND_BYTES];
@@ -120,7 +120,7 @@ RawCounts raw_tar_counts(const RawTar *tar)
 
 /* ---- keys ---- */
 
-/* Bytes of the key that begins a name; 0: it has none. */
+/* Returns the length of the key at the start of name; 0: the name has no key. */
 static size_t key_bytes(const RawTar *tar, const char *name)
 {
     const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
@@ -159,7 +159,7 @@ static uint64_t key_hash(const char *key)
     return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)KEY_BITS, (uint64_t)KEY_BITS + 1);
 }
 
-/* The place where a hash is, or would be. */
+/* Returns the table's entry with this hash, or the free entry where the hash belongs. */
 static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
 {
     size_t at = (hash >> 3) & (room - 1);
@@ -168,7 +168,7 @@ static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
     return &keys[at];
 }
 
-/* 1: the key is new. 0: it was met before, and had *ret_had. */
+/* Adds a key to the table. 1: the key is new. 0: it was met before, and *ret_had has its flags. */
 static int meet_key(RawTar *tar, const char *key, unsigned *ret_had, Error *err)
 {
     const uint64_t hash = key_hash(key);
@@ -208,7 +208,7 @@ static void count_member(RawCounts *counts, const TarMember *member, bool has_ke
     *(has_key ? &counts->member_bytes : &counts->stray_bytes) += member->n_there;
 }
 
-/* Looks at the next member that has a key. 1 or 0. */
+/* Reads on to the next member that has a key. 1: tar->member is that member. 0: there are no more. */
 static int look(RawTar *tar, Error *err)
 {
     while (!tar->has_member && !tar->ended) {
@@ -257,11 +257,11 @@ static int read_member(RawTar *tar, size_t limit, RawSample *sample, char **ret,
     return 0;
 }
 
-typedef struct Group { /* the members of a sample that were met */
+typedef struct Group { /* the members of one sample */
     bool have[N_MEMBERS_MAX], lossy;
     unsigned had;
-    char there[100]; /* what stands behind their key, for people */
-    char *text;      /* of the first caption of the list that was met */
+    char there[100]; /* the members' extensions, for messages */
+    char *text;      /* from the caption member that the recipe lists first */
     size_t n_text, text_number;
     char *json;
     size_t n_json, json_number;
@@ -277,7 +277,7 @@ static void name_member(Group *group, const char *extension)
         (void)snprintf(group->there + used, sizeof(group->there) - used, ", ...");
 }
 
-/* Reads a member that counts. If there are several captions, the one that the recipe lists first is kept. */
+/* Reads a picture, a caption or a .json. If there are several captions, the one that the recipe lists first is kept. */
 static int take_bytes(RawTar *tar, size_t number, Group *group, RawSample *sample, Error *err)
 {
     const RecipeMembers *m = tar->members;
@@ -340,8 +340,9 @@ static int take_group(RawTar *tar, const char *key, bool whole, Group *group, Ra
     return 0;
 }
 
-/* A key that was met before has members that its first sample lacked: that one is not whole, and may have been given
- * out without them. */
+/* Rejects a sample whose key was met before. If it has members that the first sample with this key lacked, that first
+ * sample was incomplete. With keep_missing it may have been returned already without its caption, so the whole unit
+ * fails. */
 static int reject_again(const RawTar *tar, const char *key, unsigned had, const Group *group,
                         RawSample *sample, Error *err)
 {
@@ -354,7 +355,7 @@ static int reject_again(const RawTar *tar, const char *key, unsigned had, const 
                          "%s: the members of %.200s do not lie together; sort the tar by name",
                          tar->name, sample->key);
     note_key(tar, key, IS_APART);
-    sample->reason = RAW_FINE; /* whatever else may be said of a half */
+    sample->reason = RAW_FINE; /* RAW_APART replaces an earlier reason */
     raw_sample_reject(sample, RAW_APART,
                       "the members of %.100s do not lie together; sort the tar by name",
                       sample->key);
@@ -367,7 +368,7 @@ static bool holds(const char *text, const char *extension)
     return at && (at[strlen(extension)] == ',' || at[strlen(extension)] == '\0');
 }
 
-/* ".jpg, .jpeg, .png or .webp" */
+/* Formats the names as ".jpg, .jpeg, .png or .webp". */
 static const char *name_pictures(const RecipeNames *image, char *text, size_t size)
 {
     size_t n = 0;
@@ -399,7 +400,7 @@ static void take_text(Group *group, RawSample *sample)
     sample->n_caption = group->n_text;
 }
 
-/* The caption, and what a .json says beside it. */
+/* Sets the sample's caption, and its fields if there is a .json. */
 static int take_caption(const RawTar *tar, Group *group, RawSample *ret)
 {
     const RawOptions *options = &tar->set->options;
@@ -413,7 +414,7 @@ static int take_caption(const RawTar *tar, Group *group, RawSample *ret)
         raw_sample_take_json(ret, group->json, group->n_json,
                              holds_caption ? options->caption : NULL) < 0)
         return -ENOMEM;
-    if (group->text && !ret->caption) { /* the .json, which comes first, has none */
+    if (group->text && !ret->caption) { /* the .json, which is listed first, has no caption */
         take_text(group, ret);
         if (ret->reason == RAW_NO_CAPTION)
             ret->reason = RAW_FINE;
@@ -421,12 +422,12 @@ static int take_caption(const RawTar *tar, Group *group, RawSample *ret)
     return 0;
 }
 
-/* The rest of a sample whose members were met. */
+/* Completes a sample, or rejects it, after its members were read. */
 static int end_sample(const RawTar *tar, Group *group, RawSample *ret, Error *err)
 {
     if (take_caption(tar, group, ret) < 0)
         return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
-    /* A member that is missing where the tar is damaged may have been there. */
+    /* A missing member may have been in the damaged part of the tar. */
     if (group->lossy && (!ret->picture || !ret->caption))
         raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged or ends here");
     if (!ret->picture)
@@ -442,7 +443,7 @@ int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err)
     int r = look(tar, err);
     if (r <= 0)
         return r;
-    group.lossy = tar->member.after_damage; /* its first members may be what was lost */
+    group.lossy = tar->member.after_damage; /* its first members may be in the damage */
     _cleanup_free_ char *key = memory_text(tar->member_key);
     ret->key = utf8_make(key, strlen(key));
     int is_new = ret->key ? meet_key(tar, key, &had, err)

@@ -11,8 +11,8 @@
 
 enum { PAUSE_USEC = 1000000, PAUSE_USEC_MAX = 30000000 };
 
-/* Uploads and temporaries of writers that died take room, and are swept when a dataset is finished, which a full store
- * keeps from happening. Younger ones may be another process's. */
+/* Writers that were killed leave uploads and temporary files, which take space. These are removed when a dataset is
+ * finished, but a full store prevents that. Leftovers younger than an hour may belong to another running process. */
 static const uint64_t LEFTOVER_USEC = 3600 * USEC_PER_SEC;
 
 static void sweep(Store *store)
@@ -50,7 +50,7 @@ bool store_wait(StoreWait *wait, Store *store, const char *what, int r, const Er
         wait->told_usec = now;
     }
     wait->pause_usec = CLAMP(2 * wait->pause_usec, PAUSE_USEC, PAUSE_USEC_MAX);
-    (void)usleep((useconds_t)wait->pause_usec); /* woken early, it tries early */
+    (void)usleep((useconds_t)wait->pause_usec); /* if it is interrupted, the retry is early */
     return true;
 }
 

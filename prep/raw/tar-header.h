@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tar-header.h - the block before each member of a tar.
+/* tar-header.h - the header block before each member of a tar.
  *
  * Ownership: plain data.
- * Units:     numbers are octal digits as text; see tar-read.c for those that are not.
+ * Units:     numbers are octal digits as text; tar-read.c also accepts binary numbers.
  * Errors:    none.
  * Threads:   any.
  * Source:    POSIX.1-2017, pax, "ustar Interchange Format".

@@ -34,7 +34,8 @@ static bool is_empty(const TarHeader *h)
     return true;
 }
 
-/* Octal digits after blanks, up to a blank or NUL; or, where the first bit is set, 95 bits of a binary number. */
+/* Parses a field: octal digits after blanks, up to a blank or NUL; or, if its first bit is set, a binary number (of 95
+ * bits in a field of 12 bytes). */
 static bool parse_number(const char *field, size_t n, uint64_t *ret)
 {
     const uint8_t *p = (const uint8_t *)field;
@@ -53,7 +54,7 @@ static bool parse_number(const char *field, size_t n, uint64_t *ret)
     while (i < n && p[i] == ' ')
         i++;
     for (; i < n && p[i] >= '0' && p[i] <= '7'; i++)
-        value = value << 3 | (uint64_t)(p[i] - '0'); /* 12 digits are 36 bits */
+        value = value << 3 | (uint64_t)(p[i] - '0'); /* 12 octal digits are 36 bits */
     for (; i < n; i++)
         if (p[i] != ' ' && p[i] != 0)
             return false;
@@ -61,7 +62,8 @@ static bool parse_number(const char *field, size_t n, uint64_t *ret)
     return true;
 }
 
-/* The sum of all bytes, its own field as blanks; old tars have it of signed bytes. */
+/* Compares the checksum: the sum of the header's bytes, where the checksum field counts as blanks. Some old tars sum
+ * signed bytes. */
 static bool checksum_holds(const TarHeader *h)
 {
     int64_t plain = 0, with_sign = 0;
@@ -78,7 +80,7 @@ static bool checksum_holds(const TarHeader *h)
 
 static bool is_ustar(const TarHeader *h) { return memcmp(h->magic, "ustar", 5) == 0; }
 
-/* ---- what stands before a member ---- */
+/* ---- extension headers ---- */
 
 static void forget(TarReader *tar)
 {
@@ -111,7 +113,8 @@ static bool has_key(const char *record, const char *equals, const char *key)
     return (size_t)(equals - record) == n && memcmp(record, key, n) == 0;
 }
 
-/* Records "LENGTH KEY=VALUE\n", the length being that of all of it. -EBADMSG: they are none. */
+/* Parses pax records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. -EBADMSG: the bytes do not have this
+ * form. */
 static int take_pax(TarReader *tar, const char *p, const char *end)
 {
     while (p < end) {
@@ -147,7 +150,7 @@ static int take_pax(TarReader *tar, const char *p, const char *end)
     return 0;
 }
 
-/* A pax header or a long name, n_bytes at offset. 1: it cannot be one. */
+/* Reads a pax header or a long name of n_bytes at offset. 1: it is too long, cut off or malformed. */
 static int take_extension(TarReader *tar, char type, uint64_t offset, uint64_t n_bytes, Error *err)
 {
     if (n_bytes > TAR_NAMES_MAX || n_bytes > tar->input.n_bytes - offset)
@@ -175,7 +178,7 @@ static int take_name(TarReader *tar, const TarHeader *h)
         tar->name = TAKE_PTR(tar->long_name);
         return 0;
     }
-    /* GNU's own magic ends with blanks, and has other things where the prefix would be. */
+    /* GNU's own magic ends with blanks; such a header has other fields in the place of the prefix. */
     if (memcmp(h->magic, "ustar", 6) == 0 && *h->prefix)
         (void)snprintf(text, sizeof(text), "%.*s/%.*s", (int)sizeof(h->prefix), h->prefix,
                        (int)sizeof(h->name), h->name);
@@ -185,7 +188,8 @@ static int take_name(TarReader *tar, const TarHeader *h)
     return tar->name ? 0 : -ENOMEM;
 }
 
-/* GNU's old sparse files have blocks of a map between header and payload, as long as a flag says that one follows. */
+/* GNU's old sparse files have blocks of a map between header and payload; a flag in each block is set if another one
+ * follows. */
 static int skip_sparse_map(TarReader *tar, const TarHeader *h, Error *err)
 {
     bool more = ((const char *)h)[482] != 0;
@@ -200,8 +204,8 @@ static int skip_sparse_map(TarReader *tar, const TarHeader *h, Error *err)
     return 0;
 }
 
-/* Passes over n_bytes of payload and what fills its last block; a tar that ends before ends the walk. Returns how many
- * of the payload are there. */
+/* Skips n_bytes of payload and the padding of the last block, but not beyond the end of the tar. Returns how many bytes
+ * of the payload are in the tar. */
 static uint64_t pass(TarReader *tar, uint64_t n_bytes)
 {
     const uint64_t left = tar->input.n_bytes - tar->at, there = MIN(n_bytes, left);
@@ -211,7 +215,8 @@ static uint64_t pass(TarReader *tar, uint64_t n_bytes)
     return there;
 }
 
-/* Interprets the header at tar->at - TAR_BLOCK. 1: *ret is a file. 0: look at the next block. */
+/* Interprets the header at tar->at - TAR_BLOCK. 1: *ret is a file. 0: there is no file here; the caller reads the next
+ * block. */
 static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error *err)
 {
     uint64_t n_bytes, header = tar->at - TAR_BLOCK;
@@ -235,7 +240,7 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
     case 'K':
         tar->frame_bytes += pass(tar, n_bytes);
         return 0;
-    case '1' ... '6': /* links, devices, folders, pipes: nothing follows */
+    case '1' ... '6': /* links, devices, folders, pipes: no payload follows */
         forget(tar);
         return 0;
     default:
@@ -252,7 +257,7 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
         return r;
     forget(tar);
     size_t n_name = strlen(tar->name);
-    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* so old tars spell a folder */
+    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* a folder in an old tar */
     *ret = (TarMember){.name = tar->name,
                        .offset = tar->at,
                        .n_bytes = n_bytes,
@@ -290,13 +295,13 @@ int tar_next(TarReader *tar, TarMember *ret, Error *err)
         empty_before = false;
         if (tar->lost && !(is_ustar(&h) && checksum_holds(&h))) {
             tar->lost_bytes += TAR_BLOCK;
-            continue; /* one place of damage, however long it is */
+            continue; /* a run of bad blocks counts as one damaged place */
         }
         r = take_header(tar, &h, ret, err);
         if (r != 0)
             return r;
     }
-    const uint64_t rest = tar->input.n_bytes - tar->at; /* a part of a header */
+    const uint64_t rest = tar->input.n_bytes - tar->at; /* an incomplete block at the end */
     if (rest > 0 && !tar->lost)
         lose_way(tar, tar->at, rest);
     else

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tar-read.h - walks the members of a tar of any bytes: ustar, pax, GNU's long names and old tars without a magic.
+/* tar-read.h - walks the members of a tar: ustar, pax, GNU's long names and old tars without a magic. The input may be
+ * any bytes.
  *
- * A tar of pictures comes from somewhere else, and one bad block must not cost the other ten thousand pictures. So
- * damage ends nothing: where a header's checksum is wrong, the walk goes on at the next block that is a ustar header.
- * A part of a block at the end is damage, too.
+ * A tar of pictures may come from anywhere, and one bad block must not make the other ten thousand pictures unusable.
+ * So damage does not end the walk: after a header with a wrong checksum, the walk continues at the next block that is a
+ * valid ustar header. An incomplete block at the end counts as damage, too.
  *
- * Rules: two empty blocks end a tar; so does its last byte, but only an empty block there is an end that a writer made:
- *        a tar without one was not finished, whatever its last member is. Links, folders, devices and unknown kinds are
- *        not members here. A sparse file is one that cannot be read. Global pax headers are passed over. In a pax
- *        header path and size count.
+ * Rules: a tar ends at two empty blocks or at its last byte. has_end is set only if an empty block is there: without
+ * one the writer did not finish, even if the last member is complete. Links, folders, devices and unknown types are not
+ * reported as members. A sparse file is reported, but cannot be read. Global pax headers are skipped. Only path and
+ * size of a pax header are used.
  *
- * Ownership: the caller owns the TarReader and what its input points to; a TarMember's name stays until the next
- *            tar_next(). tar_reader_clear() frees.
+ * Ownership: the caller owns the TarReader and the input's context; the name of a TarMember is valid until the next
+ *            tar_next(). tar_reader_clear() frees the reader's memory.
  * Units:     bytes from the start of the tar.
  * Errors:    the input's; -ENOMEM.
  * Threads:   one.
@@ -23,12 +24,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 
-enum { TAR_NAMES_MAX = 1 << 20 }; /* bytes of a pax header or long name; a longer one is damage */
+enum { TAR_NAMES_MAX = 1 << 20 }; /* bytes; a larger pax header or long name is damage */
 
 typedef struct TarInput {
     void *context;
     uint64_t n_bytes;
-    /* Reads n_bytes at offset; never asked for bytes beyond the end. */
+    /* Reads n_bytes at offset; the reader never requests bytes beyond the end of the input. */
     int (*read)(void *context, uint64_t offset, void *buffer, size_t n_bytes, Error *err);
 } TarInput;
 
@@ -36,32 +37,32 @@ typedef enum TarFault { TAR_GOOD, TAR_SPARSE, TAR_TRUNCATED } TarFault;
 
 typedef struct TarMember {
     const char *name;
-    uint64_t offset, n_bytes; /* of what the file holds */
-    uint64_t n_there;         /* of these in the tar, which may end before */
-    TarFault fault;           /* of another than TAR_GOOD nothing is to be read */
-    bool after_damage;        /* what lay before it is lost */
+    uint64_t offset, n_bytes; /* position and size of the file's contents */
+    uint64_t n_there;         /* bytes of the contents that are in the tar, which may be cut */
+    TarFault fault;           /* the contents can be read only if this is TAR_GOOD */
+    bool after_damage;        /* the tar is damaged directly before this member */
 } TarMember;
 
 typedef struct TarReader {
     TarInput input;
     uint64_t at;
-    uint64_t n_damaged,
-        first_damage; /* places where the walk was lost, and the first one's offset */
-    bool has_end;     /* once there are no more members: an empty block was the last one */
-    /* Headers, what fills blocks and what is behind the end; and blocks that were passed over as damaged. In the end
-     * they are all bytes of the tar but for the members' n_there. */
+    /* Number of damaged places, and the offset of the first one. */
+    uint64_t n_damaged, first_damage;
+    bool has_end; /* after the last member: the tar ended with an empty block */
+    /* frame_bytes counts headers, padding and the bytes after the end; lost_bytes counts blocks that were skipped as
+     * damaged. After the last member, these two and the members' n_there add up to the size of the tar. */
     uint64_t frame_bytes, lost_bytes;
 
-    /* internal */
-    char *name; /* of the last member */
+    /* private to tar-read.c */
+    char *name; /* name of the last member */
     char *long_name;
     bool has_size, sparse, lost;
-    uint64_t size; /* of a pax header */
+    uint64_t size; /* size from a pax header */
 } TarReader;
 
 void tar_reader_init(TarReader *tar, const TarInput *input);
 void tar_reader_clear(TarReader *tar);
-/* 1: *ret is a file. 0: there are no more. */
+/* 1: *ret is the next file. 0: there are no more files. */
 int tar_next(TarReader *tar, TarMember *ret, Error *err);
-/* Reads a member that has no fault, whole. */
+/* Reads the whole contents of a member, whose fault must be TAR_GOOD. */
 int tar_read(const TarReader *tar, const TarMember *member, void *buffer, Error *err);

@@ -41,7 +41,7 @@ int tar_writer_add(TarWriter *tar, const char *name, const void *data, size_t n_
                         .version = {'0', '0'}};
     memcpy(header.name, name, n_name);
     (void)snprintf(header.size, sizeof(header.size), "%011llo", (unsigned long long)n_bytes);
-    /* The checksum counts its own field as blanks. */
+    /* The checksum is computed with blanks in its own field. */
     memset(header.checksum, ' ', sizeof(header.checksum));
     unsigned sum = 0;
     for (size_t i = 0; i < sizeof(header); i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tar-write.h - makes a tar in memory as WebDataset does: ustar, mode 0444, nothing of when or by whom.
+/* tar-write.h - builds a tar in memory in the form of WebDataset: ustar, mode 0444, without times and owners.
  *
- * Ownership: a TarWriter begins as zeros and ends with tar_writer_clear(); what tar_writer_add() is given is copied.
+ * Ownership: a TarWriter starts zeroed, and tar_writer_clear() frees its memory; tar_writer_add() copies the data.
  * Units:     bytes.
  * Errors:    -EINVAL a name that ustar cannot hold; -EFBIG a member beyond 8 GiB; -ENOMEM.
  * Threads:   one.
@@ -20,7 +20,7 @@ typedef struct TarWriter {
 } TarWriter;
 
 int tar_writer_add(TarWriter *tar, const char *name, const void *data, size_t n_bytes);
-/* Adds the two empty blocks at the end. */
+/* Adds the two empty blocks that end a tar. */
 int tar_writer_finish(TarWriter *tar);
 /* Begins a new tar in the same memory. */
 void tar_writer_reset(TarWriter *tar);

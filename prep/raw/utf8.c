@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the code point at s, of which n are there; 0: none. */
+/* Returns the length of the code point at s, where n bytes are available; 0: it is invalid or incomplete. */
 static size_t code_point(const uint8_t *s, size_t n)
 {
     size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;

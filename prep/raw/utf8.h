@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* utf8.h - whether bytes are UTF-8, and bytes that are made so.
+/* utf8.h - checks whether bytes are UTF-8, and turns any bytes into UTF-8.
  *
- * Ownership: utf8_make() gives the caller a text to free.
+ * Ownership: the caller frees the text that utf8_make() returns.
  * Units:     bytes. Overlong forms, surrogates and code points beyond U+10FFFF are not UTF-8; U+0000 is.
- * Errors:    utf8_make(): NULL without memory.
+ * Errors:    utf8_make(): NULL if memory is short.
  * Threads:   any.
  */
 #pragma once
 
 #include "base/macro.h"
 
-/* How many bytes from the front are UTF-8. */
+/* Returns the length of the longest prefix of text that is UTF-8. */
 size_t utf8_prefix(const char *text, size_t n_bytes);
-/* Each byte that is not a part of UTF-8 becomes U+FFFD; U+0000 too, so that the result is a C string. */
+/* Returns a copy in which U+FFFD replaces each byte that is not a part of UTF-8, and also U+0000, so that it is a C
+ * string. */
 char *utf8_make(const char *text, size_t n_bytes);

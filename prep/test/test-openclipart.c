@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-openclipart.c - the demo's data: codec, text, pictures, captions, and a dataset made from a
- * small source twice, with the same bytes. */
+/* test-openclipart.c - tests the demo's data: codec, text, pictures, captions, and a dataset that is made twice from a
+ * small source, with the same bytes. */
 #include "data/dataset.h"
 #include "data/test/testing-scratch.h"
 #include "encoders/codec.h"
@@ -25,8 +25,8 @@ static void the_codec_is_invertible_and_orthonormal(void **state)
     for (int i = 0; i < CODEC_CHANNELS * CELLS; i++)
         assert_true(fabsf(back[i] - latents[i]) < 1e-5F);
 
-    /* One coefficient more or less changes the pixels by as much as it weighs: an orthonormal
-     * basis, so that the coefficients kept are the best approximation that they can be. */
+    /* If a coefficient changes by 1, the pixels change by its scale (as Euclidean norm): the basis is orthonormal, so
+     * the coefficients that are kept are the best possible approximation. */
     for (int k = 0; k < CODEC_CHANNELS; k++) {
         float moved[3 * SIDE * SIDE];
         memcpy(back, latents, sizeof(back));
@@ -38,7 +38,7 @@ static void the_codec_is_invertible_and_orthonormal(void **state)
         static const double scale[] = {7.0, 2.5, 1.55, 1.84};
         assert_true(fabs(sqrt(squares) - scale[k]) < 1e-4);
     }
-    /* A block of one colour comes back. */
+    /* A block of one colour is encoded and decoded without loss. */
     for (int i = 0; i < 3 * SIDE * SIDE; i++)
         pixels[i] = i / (SIDE * SIDE) == 0 ? 0.75F : i / (SIDE * SIDE) == 1 ? -0.5F : 0.1F;
     codec_encode(pixels, SIDE, SIDE, latents);
@@ -62,18 +62,18 @@ static void text_is_hashed_as_documented(void **state)
     hashed_text_embed(text, "red-APPLE fruit!", b);
     assert_memory_equal(a, b, sizeof(float) * N); /* case and punctuation do not matter */
     hashed_text_embed(text, "green apple, fruit", b);
-    for (int i = 0; i < N; i++) /* but words do, each in its own place */
+    for (int i = 0; i < N; i++) /* only the token of the changed word differs */
         assert_true((a[i] != b[i]) == (i / DIM == 1));
     hashed_text_embed(text, "apple apple", b);
     double distance = 0, variance = 0;
-    for (int i = 0; i < DIM; i++) /* positions differ: the same word twice is not the same token */
+    for (int i = 0; i < DIM; i++) /* the same word at two positions gives different tokens */
         distance += fabs((double)b[DIM + i] - (double)b[2 * DIM + i]);
     assert_true(distance > 1);
     for (int i = 0; i < N; i++)
         variance += (double)a[i] * (double)a[i] / N;
     assert_true(variance > 0.7 && variance < 1.3);
 
-    /* More words than tokens: begin, 75 words, end. */
+    /* A text with more words than tokens is cut: begin, 75 words, end. */
     char many[1000] = "";
     for (int i = 0; i < 120; i++)
         (void)snprintf(many + strlen(many), sizeof(many) - strlen(many), "w%d ", i);
@@ -83,7 +83,7 @@ static void text_is_hashed_as_documented(void **state)
         assert_true(a[i] == b[i]);
     text = hashed_text_free(text);
 
-    /* Frozen: data made earlier must stay what sampling embeds. */
+    /* These values must never change: datasets made earlier must match the embeddings that sampling computes. */
     static const uint16_t golden[] = {0x3971, 0xb396, 0xbcfd, 0x3953, 0xbc3e, 0xb607,
                                       0xbdcc, 0x3aad, 0x37f4, 0x3036, 0x3ed1, 0xbb8e,
                                       0x3d6a, 0x343b, 0xb26c, 0xb1ac, 0x34dd, 0x3082,
@@ -125,7 +125,7 @@ static void captions_are_found(void **state)
         assert_string_equal(caption, cases[i].caption);
         free(caption);
     }
-    /* A caption is bounded. */
+    /* A caption is cut to at most 1000 bytes. */
     char *svg = malloc(100000), *caption;
     assert_non_null(svg);
     memset(svg, 'x', 100000);
@@ -137,7 +137,7 @@ static void captions_are_found(void **state)
     free(caption);
 }
 
-/* A picture of w x h: its left half black, its right half of one colour. */
+/* Writes a PNG of w x h pixels: its left half is black, its right half has one colour. */
 static void paint(const char *path, int w, int h, float red)
 {
     const uint8_t right[] = {(uint8_t)((red + 1) * 127.5F + 0.5F), 128, 128};
@@ -175,7 +175,7 @@ static void pictures_are_fitted_on_white(void **state)
             float green = fitted[TO * TO + y * TO + x];
             assert_true(fabsf(green - (inside ? (x < 16 ? -1.0F : 0.0F) : 1.0F)) < 0.01F);
         }
-    /* Enlarged as well; the sum of light stays. */
+    /* A smaller picture is enlarged, and the mean brightness stays the same. */
     paint(path, 10, 10, 1);
     assert_good(picture_read(path, TO, fitted, &err), err);
     double sum = 0;
@@ -269,7 +269,7 @@ static void a_dataset_is_made(void **state)
     for (size_t i = 0; i < ELEMENTSOF(files); i++)
         assert_same_tree(&s, files[i]);
 
-    /* The dataset as a job would read it. */
+    /* Read the dataset as a job would. */
     scratch_path(&s, "one/empty.npy", path);
     Job job = {.data = {.n_streams = 1,
                         .latents = (char *)(uintptr_t) "latents",
@@ -295,7 +295,7 @@ static void a_dataset_is_made(void **state)
     }
     dataset_free(dataset);
 
-    /* The same pictures as tars: one that cannot be decoded is in, one that is too small is not. */
+    /* The same pictures as tars: a picture that cannot be decoded is included, a picture that is too small is not. */
     o.raw = scratch_path(&s, "raw-one", one);
     assert_good(openclipart_make_raw(&o, &err), err);
     assert_int_equal(openclipart_make_raw(&o, &err), -EEXIST);
@@ -304,7 +304,7 @@ static void a_dataset_is_made(void **state)
     assert_good(openclipart_make_raw(&o, &err), err);
     a_tar_is_as_img2dataset_writes_it(&s);
 
-    /* Beside a writer that has not finished, with other widths, nothing is written. */
+    /* In a folder with files of an unfinished dataset that has other widths, nothing is written. */
     char *was, *is;
     size_t n_was, n_is;
     assert_int_equal(unlink(scratch_path(&s, "two/index.json", path)), 0);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-encoder.c - runs a model folder, for its time, or for its results to be compared.
+/* bench-encoder.c - runs a model folder, to measure its time or to compare its results.
  *
  *     bench-encoder --model FOLDER --part vae|text [--side 256] [--batch 1] [--threads 2] [--steps 5] [--paced]
  *     bench-encoder --model FOLDER --write IN:OUT [--side 256] [--batch 1] [--threads 2] [--steps 5]
  *     bench-encoder --model FOLDER --decode IN:OUT [--side 256] [--batch 1] [--threads 2]
  *
- * The first form prints one line of JSON with milliseconds a batch; ops/torch_encoders.py is the peer. With --paced it
- * says that it is ready; then each step waits for a line on standard input and prints its milliseconds. The second form
- * reads a batch from IN (RGB bytes of all pictures, then ids as int32) and writes its latents and then its texts, as
- * halves; with --steps it prints the time of both networks, too. The third form reads latents as halves, for pictures
- * of that side, and writes RGB bytes.
+ * The first form prints one line of JSON with milliseconds per batch; ops/torch_encoders.py measures the same with
+ * PyTorch. With --paced it prints that it is ready; then each step waits for a line on standard input and prints its
+ * milliseconds. The second form reads a batch from IN (RGB bytes of all pictures, then ids as int32) and writes its
+ * latents and then its texts, as halves; with --steps it also prints the time of both networks. The third form reads
+ * latents as halves, for pictures of that side, and writes RGB bytes.
  *
- * --device cuda [--bf16] [--tune] runs the folder on a GPU; --tune makes the plans on the spot. */
+ * --device cuda [--bf16] [--tune] runs the folder on a GPU; --tune makes the plans at once. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "encoders/networks/decoder.h"
@@ -27,7 +27,7 @@ enum { STEPS = 5, STEPS_MAX = 1000, WARM_UP = 2, INPUT_MAX = 1 << 28 };
 typedef struct Bench {
     EncoderOptions options;
     DeviceOptions device;
-    int steps; /* 0: nothing is timed */
+    int steps; /* 0: no timing */
     bool text, paced;
     char *write, *decode; /* "IN:OUT" */
     Encoder *encoder;
@@ -139,7 +139,7 @@ static int write_results(Bench *b, Error *err)
         free(input);
         return error_set(err, -EINVAL, "%s: %zu bytes are not a batch", b->write, n_bytes);
     }
-    int32_t *ids = malloc(b->n_ids * sizeof(*ids)); /* behind pixels nothing is aligned */
+    int32_t *ids = malloc(b->n_ids * sizeof(*ids)); /* the ids are not aligned in the file */
     const size_t latent_bytes = b->n_latents * sizeof(*b->latents);
     const size_t text_bytes = b->n_text * sizeof(*b->text_out);
     char *out = malloc(latent_bytes + text_bytes);
@@ -198,7 +198,7 @@ static double run_once(Bench *b, const uint8_t *pixels, const int32_t *ids, int 
 static double cpu_msec(void)
 {
     struct rusage use;
-    (void)getrusage(RUSAGE_SELF, &use); /* it only fails for a bad argument */
+    (void)getrusage(RUSAGE_SELF, &use); /* fails only for a bad argument */
     return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 +
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
 }
@@ -220,7 +220,7 @@ static int measure(Bench *b, Error *err)
     for (size_t i = 0; r == 0 && i < b->n_ids; i++)
         ids[i] = (int32_t)(i * 7919 % (size_t)encoder_shape(b->encoder)->vocabulary);
     for (int i = 0; r == 0 && i < WARM_UP; i++)
-        (void)run_once(b, pixels, ids, &r, err); /* its time is not wanted */
+        (void)run_once(b, pixels, ids, &r, err); /* its time is not used */
     if (r == 0 && b->paced) {
         (void)printf("ready\n");
         (void)fflush(stdout);

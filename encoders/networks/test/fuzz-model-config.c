@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-model-config.c - any text as the config of a VAE and of a text encoder: refused by name, or within bounds. */
+/* fuzz-model-config.c - arbitrary text as the config of a VAE and of a text encoder is refused by name, or gives values
+ * within bounds. */
 #include "base/log.h"
 #include "encoders/networks/clip-text-config.h"
 #include "encoders/networks/vae-config.h"

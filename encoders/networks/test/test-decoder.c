@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-decoder.c - latents become the bytes of float64's pictures, which depend on nothing but the latents. */
+/* test-decoder.c - decoded bytes are those of a float64 computation, and depend only on the latents. */
 #include "base/number/half.h"
 #include "encoders/networks/decoder.h"
 #include "encoders/networks/test/testing-golden.h"
@@ -32,7 +32,7 @@ static void decode(Decoder *decoder, int n, const float *latents, uint8_t *ret)
 
 static bool is_plain(const Device *device) { return device_type(device) == DATA_F32; }
 
-/* VaeImageProcessor's rule, of the exact value. */
+/* Computes a byte by the rule of VaeImageProcessor, before rounding. */
 static double byte_of(double x) { return 255 * fmin(fmax(x / 2 + 0.5, 0), 1); }
 
 static void pictures_are_float64s(void **state)
@@ -65,7 +65,8 @@ static void pictures_are_float64s(void **state)
     assert_true(!is_plain(device) || n_other * 1000 < SAMPLES * PIXELS);
 }
 
-/* Every batch of 1 to 8 on 1 to 4 threads, each picture at every place, among other neighbours. */
+/* Every batch of 1 to 8 on 1 to 4 threads, with each picture at every place among different neighbours, gives the same
+ * bytes. */
 static void bytes_depend_on_the_latents_alone(void **state)
 {
     (void)state;
@@ -79,7 +80,7 @@ static void bytes_depend_on_the_latents_alone(void **state)
             decode(decoder, 1, latents + i * LATENT, alone[i]);
         assert_memory_not_equal(alone[0], alone[1], PIXELS);
     }
-    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* it takes a second for a picture */
+    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* slow: a second per picture */
     const int last = emulated && strncmp(emulated, "emulated", 8) == 0 ? 2 : 8;
     for (int batch = 1; batch <= last; batch++) {
         _cleanup_(device_freep) Device *device = open_cpu(1 + batch % 4);
@@ -87,7 +88,7 @@ static void bytes_depend_on_the_latents_alone(void **state)
         for (int shift = 0; shift < 2; shift++) {
             float of_batch[8 * LATENT];
             int picks[8];
-            const int n = MAX(batch - shift, 1); /* the rest is filled up */
+            const int n = MAX(batch - shift, 1); /* the rest of the batch is filled with zeros */
             for (int i = 0; i < n; i++) {
                 picks[i] = (i * (batch % 3 + 1) + i / SAMPLES + shift) % SAMPLES;
                 memcpy(of_batch + i * LATENT, latents + picks[i] * LATENT, LATENT * sizeof(float));
@@ -133,9 +134,9 @@ static void what_cannot_be_is_refused(void **state)
     latents[LATENT + 3] = NAN;
     assert_int_equal(decoder_run(decoder, 2, latents, pixels, &err), -EDOM);
     assert_non_null(strstr(err.text, "picture 1: a latent is nan"));
-    decode(decoder, 1, latents, pixels); /* the second picture is not looked at */
+    decode(decoder, 1, latents, pixels); /* the second picture is not read */
     for (int i = 0; i < LATENT; i++)
-        latents[LATENT + i] = 3e38f; /* their sums are too large */
+        latents[LATENT + i] = 3e38f; /* sums of these overflow */
     assert_int_equal(decoder_run(decoder, 2, latents, pixels, &err), -EDOM);
     assert_non_null(strstr(err.text, "picture 1: a pixel is"));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-encoder-networks.c - VAE and text encoder against float64 (tests/golden/make-encoders.py), and their tensors'
- * names and shapes against those of Stable Diffusion 2. */
+/* test-encoder-networks.c - VAE and text encoder compared with float64 results (tests/golden/make-encoders.py), and the
+ * names and shapes of their tensors with those of Stable Diffusion 2. */
 #include "base/file.h"
 #include "encoders/networks/clip-text.h"
 #include "encoders/networks/test/testing-golden.h"
@@ -17,7 +17,7 @@ static void *allocate(Device *device, size_t n_bytes)
     return memory;
 }
 
-/* The golden file's weights, in the tape's order. */
+/* Uploads the golden file's weights, in the tape's order. */
 static float *load_weights(const Golden *g, Device *device, const Tape *tape)
 {
     const ParameterList *list = tape->parameters;
@@ -34,7 +34,7 @@ static float *load_weights(const Golden *g, Device *device, const Tape *tape)
     return weights;
 }
 
-/* Fills memory that nobody may read before it was written. */
+/* Fills memory with NaNs, so that reading it before it was written changes the results. */
 static void poison(Device *device, void *memory, size_t n_bytes)
 {
     char *nans = malloc(MAX(n_bytes, 1));
@@ -44,7 +44,7 @@ static void poison(Device *device, void *memory, size_t n_bytes)
     free(nans);
 }
 
-/* Runs the tape, twice, from `input` to what the golden file says. */
+/* Runs the tape twice with `input`, and compares the output with the golden file's tensor. */
 static void check_forward(const Golden *g, Device *device, Tape *tape, ValueId in,
                           const void *input, ValueId out, const char *wanted)
 {
@@ -81,7 +81,7 @@ static void check_forward(const Golden *g, Device *device, Tape *tape, ValueId i
     device_release(device, wide);
 }
 
-/* An input of floats, in the device's type. */
+/* Uploads an input of floats in the device's type. */
 static void *upload_floats(const Golden *g, Device *device, const char *name)
 {
     const size_t n = (size_t)golden_entry(g, name)->n_elements;
@@ -154,7 +154,7 @@ static void the_text_encoder_computes_what_transformers_does(void **state)
     }
 }
 
-/* ---- Stable Diffusion 2's own ---- */
+/* ---- Stable Diffusion 2's tensors ---- */
 
 static int compare_lines(const void *a, const void *b)
 {
@@ -185,7 +185,7 @@ static void add_parameters(Lines *lines, const char *part, const Tape *tape, int
     }
 }
 
-/* sd2-encoders-parameters.txt is what diffusers' AutoencoderKL and transformers' CLIPTextModel hold. */
+/* sd2-encoders-parameters.txt lists the tensors of diffusers' AutoencoderKL and transformers' CLIPTextModel. */
 static void names_and_shapes_are_stable_diffusions(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-encoder.c - a whole model folder: its results are those of float64 rounded to halves, and a sample's bytes
- * depend on nothing but the sample. */
+/* test-encoder.c - the results of a whole model folder are those of float64 rounded to halves, and a sample's bytes
+ * depend only on the sample. */
 #include "base/number/half.h"
 #include "encoders/networks/encoder.h"
 #include "encoders/networks/test/testing-golden.h"
@@ -34,7 +34,7 @@ static Encoder *open_tiny(Device *device, int side, int batch)
     return encoder;
 }
 
-/* Runs samples picks[0..n) of the golden file at places 0..n. */
+/* Runs samples picks[0..n) of the golden file as samples 0..n of a batch. */
 static void run(Encoder *encoder, const Golden *g, int n, const int *picks, Result *ret)
 {
     Error err = ERROR_INIT;
@@ -61,7 +61,7 @@ static void run(Encoder *encoder, const Golden *g, int n, const int *picks, Resu
     free(text);
 }
 
-/* Runs each sample alone, on one thread. */
+/* Runs each sample as a batch of one, on one thread. */
 static void run_alone(const Golden *g, Result ret[SAMPLES])
 {
     _cleanup_(device_freep) Device *device = open_cpu(1);
@@ -70,7 +70,7 @@ static void run_alone(const Golden *g, Result ret[SAMPLES])
         run(encoder, g, 1, &i, &ret[i]);
 }
 
-/* A half is the rounded value, or its neighbour where the value lies almost between them. */
+/* Each half must be the rounded value, or its neighbour if the value is almost midway between two halves. */
 static void assert_rounded(const uint16_t *found, const float *wanted, size_t n, double tolerance)
 {
     double largest = 0;
@@ -110,7 +110,7 @@ static void a_model_folder_becomes_halves(void **state)
         for (int k = 0; k < LATENT; k++)
             squares += pow((double)half_to_float(results[i].latents[k]), 2) / (SAMPLES * LATENT);
     }
-    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3); /* what a job's loader requires */
+    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3); /* as the loader requires */
 }
 
 static void same_bytes(const Result *found, const Result *alone, int n, const int *picks)
@@ -121,7 +121,8 @@ static void same_bytes(const Result *found, const Result *alone, int n, const in
     }
 }
 
-/* Every batch of 1 to 16 on 1 to 4 threads, and each sample at every place of it, among other neighbours each time. */
+/* Every batch of 1 to 16 on 1 to 4 threads, with each sample at every place among different neighbours, gives the same
+ * bytes. */
 static void bytes_depend_on_the_sample_alone(void **state)
 {
     (void)state;
@@ -130,7 +131,7 @@ static void bytes_depend_on_the_sample_alone(void **state)
     run_alone(&g, alone);
     assert_memory_not_equal(alone[0].latents, alone[1].latents, sizeof(alone[0].latents));
     assert_memory_not_equal(alone[0].text, alone[1].text, sizeof(alone[0].text));
-    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* it takes a second for a sample */
+    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* slow: a second per sample */
     const int last = emulated && strncmp(emulated, "emulated", 8) == 0 ? 2 : 16;
     for (int batch = 1; batch <= last; batch++) {
         _cleanup_(device_freep) Device *device = open_cpu(1 + batch % 4);
@@ -139,14 +140,14 @@ static void bytes_depend_on_the_sample_alone(void **state)
             int picks[16];
             for (int i = 0; i < batch; i++)
                 picks[i] = (i * (batch % 3 + 1) + i / SAMPLES + shift) % SAMPLES;
-            const int n = shift % 2 ? batch - 3 : batch; /* the rest is filled up */
+            const int n = shift % 2 ? batch - 3 : batch; /* the rest of the batch is zeros */
             run(encoder, &g, n, picks, found);
             same_bytes(found, alone, n, picks);
         }
     }
 }
 
-/* A sample that stood in a place of the batch before does not show in the results. */
+/* The samples of an earlier batch do not affect the results of a batch that is only partly filled. */
 static void a_part_of_a_batch_is_filled_up(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void ids_and_options_are_checked(void **state)
     }
 }
 
-/* The folder is whole: its tokenizer has the vocabulary that the text encoder reads. */
+/* The model folder's tokenizer has the vocabulary that its text encoder needs. */
 static void the_folders_tokenizer_fits(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-model-config.c - the configs of Stable Diffusion 2 are read; others are refused by key and value, or warned
- * of. */
+/* test-model-config.c - the configs of Stable Diffusion 2 are read; others are refused by key and value, or give a
+ * warning. */
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -60,7 +60,7 @@ static void the_vae_of_sd2(void **state)
     assert_int_equal(vae_config_factor(&c), 8);
 }
 
-/* The text with `from` replaced; on the stack of whoever called last. */
+/* Returns the text with `from` replaced, in a buffer that the next call overwrites. */
 static const char *with(const char *text, const char *from, const char *to)
 {
     static char result[4096];
@@ -73,7 +73,7 @@ static const char *with(const char *text, const char *from, const char *to)
 
 typedef struct Case {
     const char *from, *to;
-    const char *said[2]; /* NULL: it is good */
+    const char *said[2]; /* in the error's text; NULL: the config is good */
 } Case;
 
 static void check(const Case *cases, size_t n, const char *text, bool is_vae)
@@ -103,14 +103,14 @@ static void other_vaes(void **state)
 {
     (void)state;
     static const Case cases[] = {
-        /* what diffusers writes today, with the values that we compute */
+        /* keys that diffusers writes today, with supported values */
         {"\"act_fn\"",
          "\"force_upcast\": true, \"use_quant_conv\": true, \"use_post_quant_conv\": true,"
          " \"mid_block_add_attention\": true, \"shift_factor\": null, \"latents_mean\": null,"
          " \"latents_std\": null, \"scaling_factor\": 0.18215, \"act_fn\"",
          {NULL}},
         {"\"sample_size\": 768", "\"scaling_factor\": 1.5", {NULL}},
-        /* SDXL's, that of Stable Diffusion 3, and what else there is */
+        /* values of SDXL and Stable Diffusion 3, and other values that are refused */
         {"\"sample_size\": 768", "\"scaling_factor\": 0.13025", {"scaling_factor", "SDXL"}},
         {"\"sample_size\": 768", "\"shift_factor\": 0.0609", {"shift_factor", "0.0609"}},
         {"\"sample_size\": 768", "\"latents_mean\": [1, 2, 3, 4]", {"latents_mean", "[1,2,3,4]"}},
@@ -158,7 +158,7 @@ static void the_text_encoder_of_sd2(void **state)
     assert_int_equal(c.num_attention_heads, 16);
     assert_true(c.layer_norm_eps == 1e-5);
 
-    /* transformers leaves out what has its default */
+    /* transformers leaves out keys with their default values */
     static const char least[] = "{\"hidden_act\": \"gelu\"}";
     assert_int_equal(read_text(least, &c, &err), 0);
     assert_int_equal(c.hidden_size, 512);
@@ -204,7 +204,7 @@ static void keep_log(LogLevel level, const char *text)
     (void)strncat(logged, text, sizeof(logged) - strlen(logged) - 1);
 }
 
-/* Notes and generation's settings say nothing; a key of a later version is told of. */
+/* Notes and settings of generation are ignored silently; an unknown key is logged. */
 static void keys_that_change_nothing(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-model-files.c - model folders as others write them: old names, other types, and what is wrong with some. */
+/* test-model-files.c - model folders in the forms that other programs write: old names, other types, and broken
+ * files. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/number/bits.h"
@@ -13,7 +14,7 @@
 
 static char folder[] = "/tmp/test-model-files-XXXXXX";
 
-/* One tensor of a file that is to be written; data is its own. */
+/* One tensor of a file that will be written; it owns data. */
 typedef struct Tensor {
     char name[160], dtype[8];
     int n_dims;
@@ -117,7 +118,7 @@ static void copy_of_tiny(const char *name)
     free(text);
 }
 
-/* A whole folder as it is committed. */
+/* Makes a whole folder with the files in the source tree. */
 static int fresh_folder(void **state)
 {
     (void)state;
@@ -161,7 +162,8 @@ static void change_config(const char *name, const char *from, const char *to)
 
 static int first_id;
 
-/* Opens the folder and, where that works, runs a sample: what is not ret_hash is in ret_latents and ret_text. */
+/* Opens the folder and, if that succeeds, runs a sample: *ret_hash gets the weights' hash, ret_latents and ret_text the
+ * results. */
 static int open_and_run(Hash *ret_hash, uint16_t *ret_latents, uint16_t *ret_text, Error *err)
 {
     _cleanup_(device_freep) Device *device = open_cpu(1);
@@ -202,7 +204,7 @@ static void assert_same(const Outcome *a, const Outcome *b)
     assert_memory_equal(a->text, b->text, sizeof(a->text));
 }
 
-/* Opening fails with r, and the text holds both words. */
+/* Checks that opening fails with r and that the error's text contains both words. */
 static void assert_refused(int r, const char *first, const char *second)
 {
     Error err = ERROR_INIT;
@@ -232,7 +234,7 @@ static void add_position_ids(File *file, const char *name)
     assert_non_null(t->data);
 }
 
-/* As the files of 2022: attention's old names, matrices as convolutions, position_ids. */
+/* Files in the form of 2022 give the same weights: attention's old names, matrices as convolutions, position_ids. */
 static void old_files_are_the_same_weights(void **state)
 {
     (void)state;
@@ -287,7 +289,7 @@ static float value_at(const Tensor *t, size_t i)
                                         : float_from_bits((uint32_t)half << 16);
 }
 
-/* The tensor in another type; what it cannot hold is cut off. */
+/* Converts the tensor to another type; bits that the type cannot hold are cut off. */
 static void convert(Tensor *t, const char *dtype)
 {
     const size_t width = strcmp(dtype, "F32") == 0 ? 4 : 2;
@@ -316,7 +318,7 @@ static void convert_all(const char *name, const char *first, const char *then)
     write_file(file, name);
 }
 
-/* A file of narrow numbers is the file of the same numbers in fp32. */
+/* A file of 16-bit numbers gives the same results as a file of the same numbers in fp32. */
 static void every_type_is_read(void **state)
 {
     (void)state;
@@ -330,7 +332,7 @@ static void every_type_is_read(void **state)
         convert_all(text_file, narrow[i], "F32");
         const Outcome wide = outcome();
         assert_same(&small, &wide);
-        assert_false(hash_equal(small.hash, plain.hash)); /* the VAE is committed in fp32 */
+        assert_false(hash_equal(small.hash, plain.hash)); /* the original VAE is fp32 */
     }
 }
 
@@ -356,7 +358,7 @@ static void the_file_of_halves_is_found(void **state)
     assert_refused(-ENOENT, "text_encoder", "model.fp16.safetensors");
 }
 
-/* The hash covers each value of each tensor that is used, and what the configs say; nothing else. */
+/* The hash covers each tensor that is used and the values of the configs, and nothing else. */
 static void the_hash_is_of_what_is_used(void **state)
 {
     (void)state;
@@ -375,14 +377,14 @@ static void the_hash_is_of_what_is_used(void **state)
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_(file_freep) File *file = file_of_tiny(cases[i].file);
         Tensor *t = find(file, cases[i].tensor);
-        t->data[t->n_bytes - 2] ^= 1; /* of the last value */
+        t->data[t->n_bytes - 2] ^= 1; /* a bit of the last value */
         write_file(file, cases[i].file);
         const Outcome changed = outcome();
         if (hash_equal(changed.hash, plain.hash) == cases[i].used)
             fail_msg("%s", cases[i].tensor);
         copy_of_tiny(cases[i].file);
     }
-    /* other networks of the same tensors */
+    /* Other networks with the same tensors have other hashes. */
     change_config("text_encoder/config.json", "\"num_attention_heads\": 4",
                   "\"num_attention_heads\": 8");
     const Outcome heads = outcome();
@@ -393,8 +395,8 @@ static void the_hash_is_of_what_is_used(void **state)
     assert_false(hash_equal(groups.hash, plain.hash));
 }
 
-/* A vocabulary of 20 times as many ids, of which the last 1,024 have the rows of the first: their texts are the same.
- * The tensor is larger than what is read at once. */
+/* A vocabulary of 20 times as many ids, whose last 1,024 ids have the rows of the first: these give the same texts. The
+ * tensor is larger than one piece. */
 static void a_large_tensor_is_read_by_pieces(void **state)
 {
     (void)state;
@@ -423,7 +425,7 @@ static void a_large_tensor_is_read_by_pieces(void **state)
     }
 }
 
-/* ---- broken ones ---- */
+/* ---- broken files ---- */
 
 static void drop(File *file, const char *name)
 {
@@ -466,13 +468,13 @@ static void tensors_that_do_not_fit_are_named(void **state)
             t->dims[1] = 32;
             second = "8x32, the config wants 16x16";
             break;
-        case 5: /* a convolution of 3x3 is not a matrix */
+        case 5: /* a 3x3 convolution is not a matrix */
             t->n_dims = 4;
             t->dims[0] = t->dims[1] = 4;
             t->dims[2] = t->dims[3] = 4;
             second = "4x4x4x4";
             break;
-        case 6: /* under both names */
+        case 6: /* the same tensor under its old and its present name */
             drop(vae, "encoder.mid_block.attentions.0.to_k.weight");
             t = &vae->tensors[vae->n++];
             *t = *find(vae, to_q);
@@ -486,7 +488,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
             (void)snprintf(t->dtype, sizeof(t->dtype), "I32");
             second = " is I32; convert it";
             break;
-        case 8: /* nor is one of 2x1 */
+        case 8: /* a 2x1 convolution is not a matrix */
             t->n_dims = 4;
             t->dims[2] = 2;
             t->dims[3] = 1;
@@ -507,7 +509,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
     }
 }
 
-/* A config may want terabytes. The tensor that is not so large is named before any of it is taken. */
+/* A config may require terabytes. A tensor that is smaller is named in the error before any memory is allocated. */
 static void a_config_of_terabytes_is_not_obeyed(void **state)
 {
     (void)state;
@@ -554,7 +556,7 @@ static void broken_files_are_named(void **state)
     free(bytes);
 }
 
-/* Results that no half can hold end the run; nobody stores them. */
+/* Results that a half cannot hold end the run with an error. */
 static void results_that_are_not_finite_end_the_run(void **state)
 {
     (void)state;

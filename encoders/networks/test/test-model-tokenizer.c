@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-model-tokenizer.c - the tokenizer of a model folder is the same one, and as strictly read, wherever it lies. */
+/* test-model-tokenizer.c - the tokenizer of a model folder is the same, and as strictly checked, in a local and in a
+ * remote store. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "encoders/networks/model-tokenizer.h"
@@ -51,7 +52,7 @@ static int teardown(void **state)
     return folder_remove(folder, &err);
 }
 
-/* Opens it here or far away. */
+/* Opens the folder's tokenizer through file:// or far://. */
 static int open_tokenizer(const char *scheme, Tokenizer **ret, Error *err)
 {
     char uri[256];
@@ -77,7 +78,7 @@ static void a_folder_elsewhere_is_read_as_one_here(void **state)
     }
     Hash hashes[2][ELEMENTSOF(schemes)];
     write_file("merges.txt", merges, n_merges);
-    for (size_t with = 0; with < 2; with++) { /* a vocab.json, which need not be there */
+    for (size_t with = 0; with < 2; with++) { /* without and with the optional vocab.json */
         if (with)
             write_file("vocab.json", vocabulary, n_vocabulary);
         for (size_t i = 0; i < ELEMENTSOF(schemes); i++) {

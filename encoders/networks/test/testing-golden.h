@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-golden.h - the files that tests/golden/make-encoders.py wrote, and how far results may be from them.
+/* testing-golden.h - reads the files that tests/golden/make-encoders.py wrote, and states how far results may differ
+ * from them.
  *
- * Ownership: golden_open() gives what golden_close() frees; tensors are borrowed from it.
+ * Ownership: golden_close() frees the Golden of golden_open(); tensors are borrowed from the Golden.
  * Units:     elements.
- * Errors:    a file that is not what it should be fails the test.
+ * Errors:    a wrong or missing file fails the test.
  * Threads:   the test's.
  */
 #pragma once
@@ -20,15 +21,15 @@ typedef struct Golden {
     json_t *header;
 } Golden;
 
-/* A path below the source tree. */
+/* Makes a path below the source tree. */
 void source_path(const char *name, char *ret, size_t size);
 Golden golden_open(const char *path);
 void golden_close(Golden *g);
 const SafetensorsEntry *golden_entry(const Golden *g, const char *name);
 const void *golden_tensor(const Golden *g, const char *name);
-/* The text of the config in the metadata. */
+/* Returns the text of the config in the metadata. */
 const char *golden_config(const Golden *g);
-/* max |a - b| / max |b| */
+/* Returns max |a - b| / max |b|. */
 double largest_error(const float *a, const float *b, size_t n);
 Device *open_cpu(int threads);
 /* Returns the most that largest_error() may be on the device that open_cpu() opened. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-pictures.c - the time of a picture in a decoder process, from its bytes to the square's RGB bytes.
+/* bench-pictures.c - measures the time of a picture in a decoder process, from its bytes to the square's RGB bytes.
  *
  *     bench-pictures FILE [--resample bilinear|bicubic] [--side 256] [--steps 20] [--threads 1] [--paced]
  *
- * Prints one line of JSON with milliseconds a picture; ops/pillow_pictures.py is the peer. A step is ten pictures,
- * asked for one after the other, so that nothing is decoded ahead. With --paced it says that it is ready; then each
- * step waits for a line on standard input and prints its milliseconds a picture. --threads is ignored: there is one. */
+ * Prints one line of JSON with milliseconds per picture; ops/pillow_pictures.py measures the same with Pillow. A step
+ * is ten pictures, requested one after the other, so that none is decoded ahead. With --paced it prints that it is
+ * ready; then each step waits for a line on standard input and prints its milliseconds per picture. --threads is
+ * ignored: one thread is used. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -48,7 +49,7 @@ static int parse(int argc, char **argv, Bench *b)
     return b->path && optind + 1 == argc ? 0 : -EINVAL;
 }
 
-/* Milliseconds a picture; negative: *ret_r says why. */
+/* Returns 0 with the milliseconds per picture in *ret_msec, or a negative errno. */
 static int run_step(Pictures *pictures, const char *data, size_t n_bytes, uint8_t *rgb,
                     double *ret_msec, Error *err)
 {
@@ -82,7 +83,7 @@ static int run(const Bench *b, Error *err)
     _cleanup_free_ uint8_t *rgb = r == 0 ? malloc(side * side * 3) : NULL;
     if (!rgb)
         return r < 0 ? r : error_set(err, -ENOMEM, "out of memory");
-    r = run_step(pictures, data, n_bytes, rgb, msec, err); /* warms up */
+    r = run_step(pictures, data, n_bytes, rgb, msec, err); /* warm-up */
     if (r == 0 && b->paced) {
         (void)printf("ready\n");
         (void)fflush(stdout);

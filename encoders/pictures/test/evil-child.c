@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evil-child.c - a decoder process that a picture has taken over: the picture's first byte says what it does. With '!'
- * it is confined first, and the second byte says what it asks of the kernel; it answers if it lives on. */
+/* evil-child.c - a decoder process that a picture has taken over: the picture's first byte selects what the process
+ * does. With '!', the process is confined first, and the second byte selects a system call; the process answers if it
+ * survives. */
 #include "encoders/pictures/child-confine.h"
 #include "encoders/pictures/child-message.h"
 #include "encoders/pictures/pictures.h"
@@ -17,12 +18,12 @@
 
 static void say(const void *data, size_t n)
 {
-    (void)send(CHILD_SOCKET_FD, data, n, MSG_NOSIGNAL); /* the test sees what comes of it */
+    (void)send(CHILD_SOCKET_FD, data, n, MSG_NOSIGNAL); /* the test checks the effect */
 }
 
 static pid_t parent;
 
-/* Calls that no decoder needs, raw: a library's wrapper may ask for something else. */
+/* Makes a call that no decoder needs, without a library's wrapper, which might make another call. */
 static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
 {
     char *none[] = {NULL};
@@ -36,7 +37,7 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
         (void)syscall(SYS_execve, "/no/such/program", none, none);
     else if (what == 't')
         (void)syscall(SYS_ptrace, PTRACE_TRACEME, 0, 0, 0);
-    else if (what == 'k') /* its parent, which SIGCONT does not harm */
+    else if (what == 'k') /* a harmless signal to its parent */
         (void)syscall(SYS_kill, parent, SIGCONT);
     else if (what == 'f')
         (void)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -45,16 +46,15 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     else if (what == 'p')
         (void)syscall(SYS_mprotect, memory, 4096, PROT_READ | PROT_EXEC);
-    else if (what ==
-             'r') /* its socket's other side is its parent's; a descriptor might be passed */
+    else if (what == 'r') /* a descriptor might be passed */
         (void)syscall(SYS_recvmsg, CHILD_SOCKET_FD, NULL, 0);
-    else if (what == 'a') /* harmless, but not what free() asks */
+    else if (what == 'a') /* harmless, but not an advice that free() gives */
         (void)syscall(SYS_madvise, memory, 4096, MADV_RANDOM);
     else if (what == 'l')
         (void)syscall(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
-    else if (what == 'x') /* as x32 */
+    else if (what == 'x') /* by the numbers of x32 */
         (void)syscall(0x40000000 | SYS_getpid);
-    else if (what == '3') { /* getpid() as a 32-bit program asks */
+    else if (what == '3') { /* getpid() in the way of a 32-bit program */
         long r = 20;
         __asm__ volatile("int $0x80" : "+a"(r)::"memory");
     }
@@ -63,24 +63,24 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
 static void act(const uint8_t *file, ChildAnswer answer, uint8_t *memory)
 {
     switch (file[0]) {
-    case 's': /* too short */
+    case 's': /* too short an answer */
         say(&answer, sizeof(answer) - 1);
         break;
-    case 'l': { /* too long */
+    case 'l': { /* too long an answer */
         char large[sizeof(answer) + 1000];
         memset(large, 0, sizeof(large));
         memcpy(large, &answer, sizeof(answer));
         say(large, sizeof(large));
         break;
     }
-    case 'e': /* empty, which is also how an end looks */
+    case 'e': /* an empty packet, which also looks like an end */
         say(&answer, 0);
         break;
-    case 'p': /* another place, which nobody asked about */
+    case 'p': /* a place without a question */
         answer.place += 1000000;
         say(&answer, sizeof(answer));
         break;
-    case 'v': /* no verdict */
+    case 'v': /* not a verdict */
         answer.r = PICTURE_N_VERDICTS;
         say(&answer, sizeof(answer));
         break;
@@ -88,16 +88,16 @@ static void act(const uint8_t *file, ChildAnswer answer, uint8_t *memory)
         answer.r = -1;
         say(&answer, sizeof(answer));
         break;
-    case 'm': /* cuts the memory that the parent has mapped; it cannot */
+    case 'm': /* tries to cut the memory that the parent has mapped */
         answer.r = ftruncate(CHILD_MEMORY_FD, 0) == 0 ? PICTURE_ANIMATED : 0;
         say(&answer, sizeof(answer));
         break;
-    case 't': /* a text that never ends and would paint a terminal */
+    case 't': /* a text without an end, full of escape characters */
         answer.r = PICTURE_DECODE;
         memset(answer.err.text, '\033', sizeof(answer.err.text));
         say(&answer, sizeof(answer));
         break;
-    case 'w': /* writes where others' files and pixels lie */
+    case 'w': /* overwrites the places of other files and pixels */
         memset(memory, 0xEE, child_file_at(1));
         say(&answer, sizeof(answer));
         break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-picture-answer.c - any packet as what a decoder process answers. */
+/* fuzz-picture-answer.c - arbitrary packets as answers of a decoder process. */
 #include "encoders/pictures/child-message.h"
 
 #include <string.h>

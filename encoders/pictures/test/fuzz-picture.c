@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-picture.c - any bytes as a picture file, to a small square. */
+/* fuzz-picture.c - arbitrary bytes as a picture file, decoded to a small square. */
 #include "encoders/pictures/picture-decode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);

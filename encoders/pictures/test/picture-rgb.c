@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture-rgb.c - decodes picture files for a comparison.
+/* picture-rgb.c - decodes picture files for a comparison with another decoder.
  *
  *   picture-rgb < REQUESTS: each line is "bilinear|bicubic SIDE PATH". For each it writes one line, "fine" or a verdict
  *   and its text, and after "fine" the side x side x 3 bytes. */

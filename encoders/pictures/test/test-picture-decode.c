@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-picture-decode.c - pictures of every kind against what Pillow makes of them; what is not a picture, or must
- * not be decoded; files that end anywhere. */
+/* test-picture-decode.c - pictures of every kind, compared with Pillow's results; files that are not pictures or must
+ * not be decoded; truncated files. */
 #include "encoders/pictures/picture-decode.h"
 
 #include "base/cleanup.h"
@@ -34,7 +34,7 @@ static Bytes golden(const char *name)
     return bytes;
 }
 
-/* The bytes lie at the end of their memory, so that a sanitizer sees a read beyond it. */
+/* Decodes a copy of the bytes in a block of their size, so that a sanitizer detects a read beyond them. */
 static int decode_exactly(const PictureRecipe *recipe, const void *data, size_t n, uint8_t *rgb,
                           Error *err)
 {
@@ -118,7 +118,7 @@ static void what_is_no_picture_is_named(void **state)
     assert_int_equal(verdict_of(&small, file.data, file.n, &err), PICTURE_DECODE);
 }
 
-/* A bomb is told by its header: neither memory nor time goes into it. */
+/* A decompression bomb is recognized by its header: it costs neither memory nor time. */
 static void a_picture_of_60000_by_60000_costs_nothing(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void a_picture_of_60000_by_60000_costs_nothing(void **state)
     assert_true(after.ru_maxrss - before.ru_maxrss < 4096);
 }
 
-/* Few pixels, but libpng keeps two rows of 8 bytes a pixel beside them. */
+/* The picture has few pixels, but libpng would also keep two rows of 8 bytes per pixel. */
 static void a_png_of_one_long_row_is_too_large(void **state)
 {
     (void)state;
@@ -146,11 +146,11 @@ static void a_png_of_one_long_row_is_too_large(void **state)
     assert_int_equal(verdict_of(&picture_recipe_default, file.data, file.n, &err),
                      PICTURE_TOO_LARGE);
     assert_non_null(strstr(err.text, "8388609 x 1"));
-    /* The recipe's own bounds of the size come first. */
+    /* The recipe's own size limits are checked first. */
     PictureRecipe recipe = picture_recipe_default;
     recipe.min_side = 2;
     assert_int_equal(verdict_of(&recipe, file.data, file.n, &err), PICTURE_TOO_SMALL);
-    put_be32(file.data + 16, 1 << 23); /* it is looked at, and the header's checksum is wrong now */
+    put_be32(file.data + 16, 1 << 23); /* allowed, but the header's checksum is wrong now */
     assert_int_equal(verdict_of(&picture_recipe_default, file.data, file.n, &err), PICTURE_DECODE);
 }
 
@@ -208,14 +208,14 @@ static void a_recipe_that_cannot_be_is_refused(void **state)
         assert_int_equal(picture_decode(&wrong[i], "x", 1, rgb, &err), -EINVAL);
 }
 
-/* Each file in turn ends after each of its bytes: first it is too short to be known, then it is truncated. A PNG whose
- * pixels are all there is taken without its end, as Pillow does. */
+/* Each file is cut after each of its bytes: first it is too short to be recognized, then it is truncated. As in Pillow,
+ * a PNG with all of its pixels is accepted without its end. */
 static void a_file_may_end_anywhere(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
-        size_t known; /* from here on it is known what it is */
+        size_t known; /* number of bytes from which the file's kind is known */
         bool end_to_spare;
     } files[] = {
         {"rgba-16.png", 8, true},
@@ -245,8 +245,8 @@ static void a_file_may_end_anywhere(void **state)
     }
 }
 
-/* libjpeg fills what is missing with grey and only warns: a file that somebody cut and ended properly, one with a lost
- * restart marker. */
+/* libjpeg fills missing pixels with grey and only warns: a file that was cut and then ended properly is rejected, and
+ * so is one with a lost restart marker. */
 static void a_jpeg_that_lacks_pixels_is_rejected(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void a_jpeg_that_lacks_pixels_is_rejected(void **state)
     assert_true(r == PICTURE_DECODE || r == PICTURE_TRUNCATED);
 }
 
-/* A scan costs a walk over all coefficients, and its bytes may be few. */
+/* Each scan costs a pass over all coefficients, but may have few bytes. */
 static void a_jpeg_of_1000_scans_is_rejected(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void a_jpeg_of_1000_scans_is_rejected(void **state)
     assert_non_null(strstr(err.text, "scans"));
 }
 
-/* A flipped byte is found by a checksum, or lies where nobody looks; the text says which chunk. */
+/* A flipped byte is detected by a checksum. */
 static void a_flipped_byte_in_a_png_is_found(void **state)
 {
     (void)state;
@@ -321,16 +321,16 @@ static void an_animation_is_rejected(void **state)
     assert_int_equal(verdict_of(&small, webp.data, webp.n, &err), PICTURE_ANIMATED);
 }
 
-/* Cameras write other entries before the orientation. */
+/* Other entries, as cameras write them, may precede the orientation. */
 static void orientation_is_found_among_other_entries(void **state)
 {
     (void)state;
     static const uint8_t tiff[] = {'M', 'M', 0, '*', 0, 0, 0, 8, 0,   3,         /* three entries */
-                                   1,   15,  0, 2,   0, 0, 0, 4, 'u', 's', 0, 0, /* its maker */
-                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   6,   0, 0, /* turned */
-                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   3,   0, 0}; /* too late */
+                                   1,   15,  0, 2,   0, 0, 0, 4, 'u', 's', 0, 0, /* camera maker */
+                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   6,   0, 0, /* orientation 6 */
+                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   3,   0, 0}; /* another one */
     assert_int_equal(exif_orientation(tiff, sizeof(tiff)), 6);
-    /* An entry that is not whole is none. */
+    /* An incomplete entry is ignored. */
     for (size_t n = 0; n < sizeof(tiff); n++)
         assert_int_equal(exif_orientation(tiff, n), n < 10 + 24 ? 1 : 6);
 }
@@ -341,7 +341,7 @@ static void put_le32(char *to, uint32_t v)
         to[i] = (char)(v >> (8 * i));
 }
 
-/* Asserts that both are decoded to the same pixels. */
+/* Asserts that both files are decoded to the same pixels. */
 static void assert_same_picture(const Bytes *a, const Bytes *b)
 {
     Error err = ERROR_INIT;
@@ -351,7 +351,8 @@ static void assert_same_picture(const Bytes *a, const Bytes *b)
     assert_memory_equal(rgb[0], rgb[1], sizeof(rgb[0]));
 }
 
-/* EXIF that the head of a WebP file does not announce, or that lies behind its end, turns nothing: as in Pillow. */
+/* As in Pillow, EXIF has no effect if the head of a WebP file does not announce it, or if it is behind the file's
+ * end. */
 static void a_webp_says_that_it_has_an_orientation(void **state)
 {
     (void)state;
@@ -376,13 +377,13 @@ static void a_webp_says_that_it_has_an_orientation(void **state)
     assert_non_null(longer.data);
     memcpy(longer.data, plain.data, plain.n);
     memcpy(longer.data + plain.n, chunk, n_chunk);
-    assert_same_picture(&longer, &plain); /* behind its end */
+    assert_same_picture(&longer, &plain); /* EXIF behind the end */
     put_le32(longer.data + 4, (uint32_t)longer.n - 8);
-    assert_same_picture(&longer, &plain); /* in a file that has no such head */
+    assert_same_picture(&longer, &plain); /* EXIF in a file without an extended head */
 
     turned.data[FLAGS] |= HAS_EXIF;
     put_le32(turned.data + 4, (uint32_t)(chunk - turned.data) - 8);
-    assert_same_picture(&turned, &upright); /* announced, and behind its end */
+    assert_same_picture(&turned, &upright); /* announced, but behind the end */
 }
 
 int main(void)

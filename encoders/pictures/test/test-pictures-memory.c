@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-pictures-memory.c - what a decoder process has resident while it decodes the largest picture of the default
- * recipe, of the kinds that want most: a progressive CMYK JPEG, whose coefficients are kept as a whole, and a PNG of
- * the longest rows, of which libpng keeps two, unpacked. */
+/* test-pictures-memory.c - the resident memory of a decoder process while it decodes the largest picture of the default
+ * recipe, for the kinds that need most: a progressive CMYK JPEG, all of whose coefficients are kept, and a PNG of the
+ * longest rows, of which libpng keeps two, unpacked. */
 #include "encoders/pictures/pictures.h"
 
 #include "base/cleanup.h"
@@ -31,7 +31,7 @@ static unsigned char *draw_jpeg(unsigned long *ret_bytes)
     unsigned char *file = NULL;
     _cleanup_free_ JSAMPLE *row = calloc(WIDTH, INKS);
     assert_non_null(row);
-    cinfo.err = jpeg_std_error(&errors); /* which ends the process */
+    cinfo.err = jpeg_std_error(&errors); /* ends the process on errors */
     jpeg_create_compress(&cinfo);
     jpeg_mem_dest(&cinfo, &file, ret_bytes);
     cinfo.image_width = WIDTH;
@@ -43,7 +43,7 @@ static unsigned char *draw_jpeg(unsigned long *ret_bytes)
     jpeg_start_compress(&cinfo, TRUE);
     for (int y = 0; y < HEIGHT; y++) {
         memset(row, y / 16, (size_t)WIDTH * INKS);
-        (void)jpeg_write_scanlines(&cinfo, &row, 1); /* one */
+        (void)jpeg_write_scanlines(&cinfo, &row, 1); /* one row */
     }
     jpeg_finish_compress(&cinfo);
     jpeg_destroy_compress(&cinfo);
@@ -58,7 +58,7 @@ static void append(png_structp png, png_bytep data, size_t n)
     file->n += n;
 }
 
-/* Four rows, from black to white. */
+/* Draws four rows, from black to white. */
 static unsigned char *draw_png(unsigned long *ret_bytes)
 {
     const size_t n_row = (size_t)ROW_PIXELS * DEEP_PIXEL_BYTES;
@@ -86,7 +86,7 @@ static unsigned char *draw_png(unsigned long *ret_bytes)
     return file.data;
 }
 
-/* Returns the most that the process had resident, shared pages counted. */
+/* Returns the peak of the process's resident memory, including shared pages. */
 static long peak_bytes(pid_t pid)
 {
     char path[64], line[256];
@@ -101,8 +101,8 @@ static long peak_bytes(pid_t pid)
     return kib << 10;
 }
 
-/* Asks a new child for the picture, and frees the file. The child's peak of resident memory is between `least` and the
- * bound. */
+/* Decodes the picture in a new child, and frees the file. The child's peak of resident memory must be between `least`
+ * and the bound. */
 static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, long least)
 {
     _cleanup_(pictures_freep) Pictures *pictures = NULL;
@@ -118,17 +118,17 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     int r = pictures_take(pictures, rgb, &err);
     if (r != 0)
         fail_msg("%d: %s", r, err.text);
-    assert_int_equal(pictures_child_pid(pictures, 0), child); /* it was not tried again */
+    assert_int_equal(pictures_child_pid(pictures, 0), child); /* the same child: not retried */
     assert_true(rgb[sizeof(rgb) - 1] > rgb[0] + 100);         /* dark above, light below */
     long peak = peak_bytes(child);
     print_message("a child: %ld MiB resident at most, %ld before; bound %ld\n", peak >> 20,
                   before >> 20, bound >> 20);
-    assert_true(peak >= least); /* a lower peak was not measured */
+    assert_true(peak >= least); /* else the peak was not measured */
     assert_true(peak <= bound);
     free(file);
 }
 
-/* The JPEG's coefficients by themselves are 8 bytes a pixel. */
+/* The JPEG's coefficients already take 8 bytes per pixel. */
 static void the_largest_picture_fits(void **state)
 {
     (void)state;

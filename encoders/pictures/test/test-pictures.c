@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-pictures.c - decoder processes: the same bytes as in process, in order; children that crash, hang, want memory,
- * lie, or lose their parent. */
+/* test-pictures.c - decoder processes give the same bytes as in-process decoding, in order; children that crash, hang,
+ * run out of memory, send wrong answers, or lose their parent are handled. */
 #include "encoders/pictures/pictures.h"
 
 #include "base/cleanup.h"
@@ -25,7 +25,7 @@ static const char *const names[N_FILES] = {"420.jpg",         "rgba-16.png",
                                            "animated.webp",   "expected.txt",
                                            "lossy-rgba.webp", "progressive-cmyk.jpg"};
 
-/* The files, and what picture_decode() makes of them. */
+/* The files, and the results of picture_decode() for them. */
 static char *files[N_FILES];
 static size_t n_bytes[N_FILES];
 static uint8_t rgb[N_FILES][RGB];
@@ -64,7 +64,7 @@ static Pictures *open_pictures(int n_children, const char *faults, const char *p
         assert_int_equal(setenv("SDTRAIN_FAULT", faults, 1), 0);
     else
         assert_int_equal(unsetenv("SDTRAIN_FAULT"), 0);
-    if (faults && strstr(faults, "st")) /* stop and stall */
+    if (faults && strstr(faults, "st")) /* for the faults stop and stall */
         options.patience_usec = 2 * USEC_PER_SEC;
     if (pictures_open(&options, &pictures, &err) < 0)
         fail_msg("%s", err.text);
@@ -121,7 +121,7 @@ static void answers_come_in_the_order_of_questions(void **state)
 
 static int is_file(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
-/* Every kind of picture decodes within the limits and the filter, to the same bytes. */
+/* Every kind of picture is decoded within the limits and the filter, to the same bytes as in this process. */
 static void a_child_decodes_what_this_process_does(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
     assert_int_equal(pictures_take(pictures, got, &err), PICTURE_TOO_LARGE);
     take_right(pictures, 1);
 
-    /* The largest files share one child's memory one after the other. */
+    /* The largest files use one child's memory one after the other. */
     memcpy(large, files[1], n_bytes[1]);
     assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
     assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), -EAGAIN);
@@ -176,7 +176,8 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
-/* The fault strikes a child once in its life, at its fifth picture; the next child gets that picture as its first. */
+/* The fault occurs once in each child, at its fifth picture. The next child gets that picture as its first, and
+ * answers. */
 static void a_picture_is_tried_again_in_another_child(void **state)
 {
     (void)state;
@@ -194,8 +195,8 @@ static void a_picture_is_tried_again_in_another_child(void **state)
     }
 }
 
-/* The socket of a child that dies with questions unread is reset; the child's earlier answers are still good, and the
- * oldest question is not to blame. Later children die at once, so a wrong blame shows. */
+/* The socket of a child that dies with unread questions is reset, but the child's earlier answers remain valid, and the
+ * oldest question is not to blame. Later children die at once, so that a wrong blame would be noticed. */
 static void the_answers_of_a_dead_child_are_heard(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void the_answers_of_a_dead_child_are_heard(void **state)
     assert_int_equal(setenv("SDTRAIN_FAULT", "pictures.decode=kill@1", 1), 0);
     pid_t first = pictures_child_pid(pictures, 0);
     siginfo_t info;
-    assert_int_equal(kill(first, SIGSTOP), 0); /* until all are asked */
+    assert_int_equal(kill(first, SIGSTOP), 0); /* until all questions are sent */
     for (int k = 0; k < PICTURES_PER_CHILD; k++)
         ask(pictures, k % N_FILES);
     assert_int_equal(kill(first, SIGCONT), 0);
@@ -213,7 +214,7 @@ static void the_answers_of_a_dead_child_are_heard(void **state)
     take_none(pictures, "signal 9");
 }
 
-/* A picture that fails twice is left open; its neighbours in the same child's queue are not. */
+/* A picture that fails twice gets no verdict; other pictures in the same child's queue do. */
 static void a_picture_that_fails_twice_has_no_answer(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void a_picture_that_fails_twice_has_no_answer(void **state)
         take_none(pictures, cases[i].why);
         assert_int_equal(pictures_requested(pictures), 0);
     }
-    /* Later children are sound. */
+    /* Now later children have no fault. */
     _cleanup_(pictures_freep) Pictures *pictures = open_pictures(1, "pictures.decode=kill@1", NULL);
     ask(pictures, 0);
     ask(pictures, 1);
@@ -239,7 +240,7 @@ static void a_picture_that_fails_twice_has_no_answer(void **state)
     take_right(pictures, 4);
 }
 
-/* Works as a program that was started by one that ignores the signal. */
+/* Simulates a program whose parent ignores SIGCHLD. */
 static void the_end_of_a_child_is_known_where_its_signal_was_ignored(void **state)
 {
     (void)state;
@@ -253,7 +254,7 @@ static void the_end_of_a_child_is_known_where_its_signal_was_ignored(void **stat
 
 static Pictures *open_evil(void)
 {
-    static char program[512]; /* borrowed until pictures_free() */
+    static char program[512]; /* used until pictures_free() */
     const char *bin = getenv("SDTRAIN_BIN");
     (void)snprintf(program, sizeof(program), "%s/evil-child", bin ? bin : "build/release/bin");
     return open_pictures(1, NULL, program);
@@ -270,8 +271,8 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
     } cases[] = {
         {"short", -ENOTRECOVERABLE, "is none"},
         {"long", -ENOTRECOVERABLE, "is none"},
-        {"empty", -ENOTRECOVERABLE,
-         "2 decoder processes failed"}, /* an end, or what it says next */
+        /* An empty packet is taken as the end of the process, unless the next packet is. */
+        {"empty", -ENOTRECOVERABLE, "2 decoder processes failed"},
         {"place", -ENOTRECOVERABLE, "is none"},
         {"verdict", -ENOTRECOVERABLE, "is none"},
         {"negative", -ENOTRECOVERABLE, "is none"},
@@ -282,7 +283,7 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
         {"fine", 0, ""},
     };
     for (int round = 0; round < 2; round++) {
-        bool together = round == 1; /* and one after the other */
+        bool together = round == 1; /* requested together, or one after the other */
         for (size_t i = 0, end = 0; i < ELEMENTSOF(cases); i++) {
             Error err = ERROR_INIT;
             uint8_t got[RGB] = {0};
@@ -300,8 +301,8 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
     }
 }
 
-/* A child that dies of the second question while it is still being asked the third, whose bytes take long to copy, has
- * answered the first. The first is not blamed, however often the second kills. */
+/* A child answers the first question and dies of the second, while the parent still copies the many bytes of the next
+ * one. The first question is not blamed, however often the second kills a child. */
 static void the_blame_is_not_of_those_answered_while_others_were_asked(void **state)
 {
     (void)state;
@@ -322,7 +323,7 @@ static void the_blame_is_not_of_those_answered_while_others_were_asked(void **st
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
-/* A file of /proc/PID, whose size stat() does not know. */
+/* Reads a file of /proc/PID, whose size stat() does not show. */
 static size_t read_proc(pid_t pid, const char *name, char *ret, size_t room)
 {
     char path[64];
@@ -363,7 +364,7 @@ static void a_child_that_is_taken_over_can_ask_nothing_of_the_kernel(void **stat
     for (size_t i = 0; i < ELEMENTSOF(asks); i++) {
         assert_int_equal(pictures_request(pictures, asks[i], strlen(asks[i]), &err), 0);
         int r = pictures_take(pictures, got, &err);
-        /* Kernels without 32-bit calls end the last one by another signal. */
+        /* Kernels without 32-bit calls kill the child by another signal for the last call. */
         const char *why = strcmp(asks[i], "!32") == 0 ? "died (signal " : "died (signal 31)";
         if (r != -ENOTRECOVERABLE || !strstr(err.text, why))
             fail_msg("%s: %d: %s", asks[i], r, err.text);
@@ -373,7 +374,7 @@ static void a_child_that_is_taken_over_can_ask_nothing_of_the_kernel(void **stat
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
-/* On a kernel without seccomp only limits confine children, and pictures_filter() reports it. */
+/* On a kernel without seccomp, only limits confine the children, and pictures_filter() returns the error. */
 static void a_kernel_without_filters_is_told(void **state)
 {
     (void)state;

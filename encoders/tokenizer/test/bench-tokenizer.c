@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-tokenizer.c - captions a second of processor time, on one core, as a line of JSON.
+/* bench-tokenizer.c - measures captions per second of processor time, on one core, and prints them as a line of JSON.
  *
- * usage: bench-tokenizer MERGES open_clip|diffusers ROUNDS < captions, one a line */
+ * usage: bench-tokenizer MERGES open_clip|diffusers ROUNDS < captions, one per line */
 #include "encoders/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ enum { N_TOKENS = 77, VOCABULARY = 49408, LINES_MAX = 1 << 20 };
 static double cpu_sec(void)
 {
     struct timespec ts;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts); /* exists on Linux */
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts); /* cannot fail on Linux */
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 

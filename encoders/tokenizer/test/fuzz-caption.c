@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-caption.c - captions of any bytes through both sets of rules. The ids that are written end with END, and
- * the same caption has the same ids in a fresh buffer and in one that others have used. The repair of mojibake
- * makes nothing longer. */
+/* fuzz-caption.c - captions of arbitrary bytes through both sets of rules. The ids end with END, and a caption has the
+ * same ids with a fresh buffer and with a used one. The repair of mojibake never makes a text longer. */
 #include "encoders/tokenizer/mojibake.h"
 #include "encoders/tokenizer/tokenizer.h"
 
@@ -24,7 +23,7 @@ static Tokenizer *open_small(TokenizerRules rules)
     (void)fd_close(fd);
     int r = tokenizer_open(path, rules, VOCABULARY, N_TOKENS, &tokenizer, &err);
     assert(r == 0);
-    (void)unlink(path); /* it was read */
+    (void)unlink(path); /* was read already */
     return tokenizer;
 }
 

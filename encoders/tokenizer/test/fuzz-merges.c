@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-merges.c - files of merges and vocab.json of any bytes. The first byte says how many merges there are, or 0 for
- * a vocab.json of two merges; a word goes through what was read. */
+/* fuzz-merges.c - files of merges and vocab.json with arbitrary bytes. The first byte is the number of merges plus one,
+ * or 0 for a vocab.json of two merges; a word is tokenized with the merges that were accepted. */
 #include "encoders/tokenizer/vocabulary.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-bpe.c - merges against OpenAI's loop, written down as it is described; files that are refused; vocab.json. */
+/* test-bpe.c - merges compared with a direct implementation of OpenAI's loop; files that are refused; vocab.json. */
 #include "encoders/tokenizer/bpe-internal.h"
 #include "encoders/tokenizer/vocabulary.h"
 
@@ -21,7 +21,7 @@ static Bpe *open_all(void)
     return bpe;
 }
 
-/* The bytes of a symbol. */
+/* Finds the bytes of a symbol. */
 static void bytes_of(const Bpe *bpe, int32_t id, uint8_t *ret, size_t *ret_n, bool *ret_ends)
 {
     if (id >= BPE_MERGES_FIRST) {
@@ -38,7 +38,7 @@ static void bytes_of(const Bpe *bpe, int32_t id, uint8_t *ret, size_t *ret_n, bo
     *ret_ends = id >= BPE_BYTES;
 }
 
-/* The id that two symbols make, found only by their bytes. */
+/* Returns the id that two symbols merge to, found only by their bytes. */
 static int32_t made_of(const Bpe *bpe, int32_t left, int32_t right)
 {
     uint8_t bytes[2 * BPE_TOKEN_BYTES_MAX];
@@ -52,7 +52,8 @@ static int32_t made_of(const Bpe *bpe, int32_t left, int32_t right)
     return id >= 0 && bpe->tokens[id - BPE_MERGES_FIRST].n_left == n_left ? id : INT32_MAX;
 }
 
-/* The loop of OpenAI's tokenizer: find the best pair of the word, merge all of it from the left, again. */
+/* Implements the loop of OpenAI's tokenizer: find the best pair of the word, merge it everywhere from the left,
+ * repeat. */
 static size_t merge_slowly(const Bpe *bpe, const uint8_t *word, size_t n, int32_t *ids)
 {
     for (size_t i = 0; i < n; i++)
@@ -107,7 +108,7 @@ static void test_merges(void **state)
     }
 }
 
-/* Every token that is a word, by the table of words and by its merges. */
+/* Every token that is a word has the same ids by the table of words and by its merges. */
 static void test_words(void **state)
 {
     _cleanup_(bpe_freep) Bpe *bpe = open_all();
@@ -199,7 +200,7 @@ static void test_bad_merges(void **state)
     assert_string_equal(err.text, "m:2: is longer than a token can be");
 }
 
-/* Small merges that can be followed by hand. */
+/* A small file of merges gives ids that can be checked by hand. */
 static void test_small(void **state)
 {
     static const char text[] = HEAD "a b\nab a\na b</w>\nab ab</w>";
@@ -209,7 +210,7 @@ static void test_small(void **state)
     int32_t ids[8];
     (void)state;
     assert_int_equal(bpe_new("m", text, strlen(text), 518, &bpe, &err), 0);
-    /* a b a b</w>: ab is 512, then aba is 513, and b</w> is left. */
+    /* For a b a b</w>, ab is 512, then aba is 513, and b</w> remains. */
     assert_int_equal(bpe_word(bpe, &scratch, (const uint8_t *)"abab", 4, ids, 8), 2);
     assert_int_equal(ids[0], 513);
     assert_int_equal(ids[1], bpe_find(bpe, "b</w>", 5));
@@ -221,7 +222,7 @@ static void test_small(void **state)
     assert_int_equal(bpe_find(bpe, "", 0), -ENOENT);
     assert_int_equal(bpe_find(bpe, "<|startoftext|>", 15), 516);
     assert_int_equal(bpe_find(bpe, "<|endoftext|>", 13), 517);
-    /* An editor's mark of the byte order stands in the head, of which only one word counts. */
+    /* A byte order mark, as some editors write it, may precede the head, in which only "#version" counts. */
     static const char marked[] = "\xEF\xBB\xBF" HEAD "a b\nab a\na b</w>\nab ab</w>\n";
     Hash hash = bpe_hash(bpe);
     bpe = bpe_free(bpe);
@@ -229,7 +230,8 @@ static void test_small(void **state)
     assert_true(hash_equal(bpe_hash(bpe), hash));
 }
 
-/* A folder with merges.txt and a vocab.json, of which one thing is wrong. */
+/* merges.txt and vocab.json are read from a folder; a missing file, a wrong vocab.json and a cut gzip file are
+ * refused. */
 static void test_files(void **state)
 {
     static const char merges[] = HEAD "a b\n";
@@ -254,7 +256,7 @@ static void test_files(void **state)
     assert_int_equal(vocabulary_open(path, 515, &bpe, &err), -EINVAL);
     assert_int_equal(unlink(json), 0);
 
-    /* The same merges from a file that is gzipped; a file that was cut off. */
+    /* The same merges in a gzipped file; then the file is cut. */
     snprintf(path, sizeof(path), "%s/m.gz", folder);
     gzFile file = gzopen(path, "wb");
     assert_int_equal(gzwrite(file, merges, strlen(merges)), strlen(merges));
@@ -268,7 +270,7 @@ static void test_files(void **state)
     assert_int_equal(folder_remove(folder, &err), 0);
 }
 
-/* Refuses a file of merges by its name, and a word; returns the error. */
+/* Checks that a file of merges is refused with its path and a word in the error's text; returns the error. */
 static int refuse_file(const char *path, const char *word)
 {
     _cleanup_(bpe_freep) Bpe *bpe = NULL;
@@ -280,8 +282,8 @@ static int refuse_file(const char *path, const char *word)
     return r;
 }
 
-/* Files that would never end, or fill the memory: ten million lines, a bomb of 256 MiB in 256 KiB, a pipe that nobody
- * writes to, a device. */
+/* Files that would never end, or would fill the memory, are refused: ten million lines, a gzip bomb of 256 MiB in 256
+ * KiB, a pipe without a writer, a device. */
 static void test_endless_files(void **state)
 {
     static const char line[] = "a b\n";
@@ -320,7 +322,7 @@ static void test_endless_files(void **state)
     assert_int_equal(folder_remove(folder, &err), 0);
 }
 
-/* A whole vocab.json, and ones with a thing changed. */
+/* A complete vocab.json is accepted; one with a single wrong entry is refused. */
 static void test_vocabulary_json(void **state)
 {
     static const char merges[] = HEAD "a b\nab \xC4\xA0</w>\n";

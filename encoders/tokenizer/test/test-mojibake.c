@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-mojibake.c - verdicts and repairs against ftfy's; what is hostile ends, and nothing becomes longer. */
+/* test-mojibake.c - verdicts and repairs are those of ftfy; hostile texts end in time, and no text becomes longer. */
 #include "encoders/tokenizer/mojibake-signs.h"
 #include "encoders/tokenizer/mojibake.h"
 
@@ -71,7 +71,7 @@ static void test_repairs(void **state)
     assert_in_range(n_changed, 150, ELEMENTSOF(repairs));
 }
 
-/* Java's U+0000. A first byte of it before the end of a line is one too: ftfy's way, which no one would choose. */
+/* Java's form of U+0000. As in ftfy, its first byte before the end of a line also counts as U+0000. */
 static void test_nul(void **state)
 {
     static const struct {
@@ -96,7 +96,7 @@ static void test_nul(void **state)
     mojibake_free(&mojibake);
 }
 
-/* Reads the bytes of a text as Latin-1, again and again, as programs do that hand it on. */
+/* Encodes a text and reads its bytes as Latin-1, n_times in turn, as a chain of faulty programs does. */
 static void garble(CodePoints *codes, int n_times)
 {
     CodePoints to = {0};
@@ -114,7 +114,7 @@ static void garble(CodePoints *codes, int n_times)
     codes_free(&to);
 }
 
-/* Twelve times garbled is 4,096 characters for one, and all of them come back. */
+/* A text that was garbled twelve times, with 4,096 characters for one, is fully repaired. */
 static void test_often_garbled(void **state)
 {
     CodePoints codes = {0};
@@ -132,7 +132,7 @@ static void test_often_garbled(void **state)
     mojibake_free(&mojibake);
 }
 
-/* Without an allowance a text stays as it is, and so does what is left of one that ran out of it. */
+/* Without an allowance, a text is not changed; when the allowance is used up, the rest of the repair is not done. */
 static void test_allowance(void **state)
 {
     CodePoints codes = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-tokenizer.c - ids of captions against those of open_clip and of transformers; hostile captions; threads. */
+/* test-tokenizer.c - the ids of captions are those of open_clip and of transformers; hostile captions; threads. */
 #include "encoders/tokenizer/tokenizer.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Reads "1 2 3" as the whole text of n_tokens that encode() is to give. */
+/* Converts "1 2 3" to all n_tokens ids that the tokenizer should write. */
 static int expected(const char *words, int32_t ret[N_TOKENS])
 {
     int n = 0;
@@ -94,7 +94,7 @@ static void test_vectors(void **state)
     assert_true(all_match(&scratch));
 }
 
-/* A text of n times the same. */
+/* Returns n copies of a text as one text; the caller frees it. */
 static char *times(const char *text, size_t n, size_t *ret_bytes)
 {
     size_t length = strlen(text);
@@ -121,7 +121,7 @@ static void test_lengths(void **state)
                          N_TOKENS);
         assert_int_equal(ids[N_TOKENS - 1], END);
         assert_int_equal(ids[1], ids[N_TOKENS - 2]);
-        /* 75 words fit, the 76th does not. */
+        /* 75 words fit; the 76th does not. */
         assert_int_equal(tokenizer_encode(tokenizers[rules], &scratch, words, 5 * 75, ids),
                          N_TOKENS);
         assert_int_equal(tokenizer_encode(tokenizers[rules], &scratch, words, 5 * 74, ids),
@@ -140,7 +140,7 @@ static void test_lengths(void **state)
     (void)tokenizer_free(shortest);
 }
 
-/* The vocabulary's last two ids are begin and end, and max_position_embeddings is the length, whatever they are. */
+/* The last two ids of any vocabulary are begin and end, and n_tokens is the length of the result. */
 static void test_small(void **state)
 {
     static const char merges[] = "#version: 0.2\na b\nab c</w>\n";
@@ -215,11 +215,11 @@ static void test_nul(void **state)
     _cleanup_(tokenizer_scratch_freep) TokenizerScratch *scratch = NULL;
     (void)state;
     check(&scratch, TOKENIZER_OPEN_CLIP, "a ca\0t", 6, "320 2368");
-    /* Byte 0 is a word between two others, as the other control characters are. */
+    /* Here U+0000 is a word between two others, like other control characters. */
     check(&scratch, TOKENIZER_DIFFUSERS, "a ca\0t", 6, "320 1684 444 339");
 }
 
-/* Texts that would take a naive program a second or an hour: each of these is a megabyte. */
+/* Texts of a megabyte each, for which a naive program would need a second to an hour, are tokenized quickly. */
 static void test_hostile(void **state)
 {
     static const char *const parts[] = {
@@ -254,8 +254,8 @@ static void test_hostile(void **state)
         "\xE2\x80\x8B",
         "'",
         "\xC4\xB0",
-        /* Mojibake: signs that begin something, pairs, ones for which all encodings are tried, ones of which each is
-         * repaired by itself, lost bytes, blanks, and one that is repaired into another. */
+        /* Mojibake: first bytes only, pairs, texts for which all encodings are tried, texts in which each part is
+         * repaired separately, lost bytes, blanks, and a text whose repair is mojibake again. */
         "\xC3\x83",
         "\xE2\x88\x9A",
         "\xC3\x83 ",
@@ -276,7 +276,7 @@ static void test_hostile(void **state)
         for (int rules = 0; rules < TOKENIZER_N_RULES; rules++) {
             size_t n_bytes;
             _cleanup_free_ char *text = times(parts[i], (1 << 20) / strlen(parts[i]), &n_bytes);
-            if (i == 8) /* one "&amp;amp;amp;...", which shrinks by four characters a round */
+            if (i == 8) /* one "&amp;amp;amp;...", which shrinks by four characters per round */
                 text[3] = '&';
             uint64_t from = clock_monotonic_usec();
             int n = tokenizer_encode(tokenizers[rules], &scratch, text, n_bytes, ids);
@@ -288,7 +288,7 @@ static void test_hostile(void **state)
             assert_int_equal(ids[0], BEGIN);
             assert_int_equal(ids[n - 1], END);
         }
-    assert_true(slowest < 20 * USEC_PER_SEC); /* far away: what is quadratic takes minutes */
+    assert_true(slowest < 20 * USEC_PER_SEC); /* a quadratic program takes minutes */
 }
 
 static void *encode_all(void *userdata)
@@ -297,7 +297,7 @@ static void *encode_all(void *userdata)
     for (int i = 0; i < 50; i++)
         if (!all_match(&scratch))
             return NULL;
-    return userdata; /* not NULL: all did */
+    return userdata; /* not NULL: all ids were right */
 }
 
 static void test_threads(void **state)

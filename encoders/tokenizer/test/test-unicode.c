@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-unicode.c - NFC against Unicode's own NormalizationTest.txt, where unicode-data is; runs of marks; UTF-8. */
+/* test-unicode.c - NFC is that of Unicode's NormalizationTest.txt, if unicode-data is installed; runs of marks;
+ * UTF-8. */
 #include "encoders/tokenizer/unicode.h"
 
 #include "base/test/testing.h"
@@ -55,21 +56,21 @@ static void test_normalization(void **state)
     assert_in_range(n_rows, 19000, 30000);
 }
 
-/* Runs of marks that are sorted by counting keep the order within a class. As many are U+0300 as U+0301, so that their
- * order backwards would be another. */
+/* Long runs of marks, which are sorted by counting, keep their order within a class. There are as many U+0300 as
+ * U+0301, so that the reverse order would be noticed. */
 static void test_marks(void **state)
 {
     static const uint32_t marks[] = {0x301, 0x323, 0x327, 0x345, 0x5B0, 0x3099, 0x31B, 0x300};
     CodePoints codes = {0}, scratch = {0};
     uint32_t *text = calloc(N_MARKS, sizeof(*text));
     (void)state;
-    text[0] = 'q'; /* composes with none of them */
+    text[0] = 'q'; /* composes with none of the marks */
     for (size_t i = 1; i < N_MARKS; i++)
         text[i] = marks[i * 5 % ELEMENTSOF(marks)];
     assert_int_equal(codes_copy(&codes, text, N_MARKS), 0);
     assert_int_equal(codes_compose(&codes, &scratch), 0);
     assert_int_equal(codes.n, N_MARKS);
-    /* Within a class they keep their order: 301 and 300 take turns, 301 first. */
+    /* Within a class the order is kept: 301 and 300 alternate, 301 first. */
     size_t n_above = 0;
     for (size_t i = 1; i < N_MARKS; i++)
         if (codes.at[i] == 0x300 || codes.at[i] == 0x301)

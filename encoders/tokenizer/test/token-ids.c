@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* token-ids.c - prints the ids of captions, for those who compare them with other tokenizers.
+/* token-ids.c - prints the ids of captions, for comparison with other tokenizers.
  *
  * usage: token-ids MERGES open_clip|diffusers N_TOKENS < captions, each ended by a NUL */
 #include "encoders/tokenizer/tokenizer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-encode-report.c - the parsers of reports of parts and units, and of the list of units, on any bytes;
- * what they take they write and take again. */
+/* fuzz-encode-report.c - the parsers of reports of parts and units, and of the list of units, with arbitrary bytes;
+ * what they accept is written and accepted again. */
 #include "prep/encode/input.h"
 #include "prep/encode/report.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-canned-pictures.c - the canned pictures are what they were, of every kind, and are decoded. */
+/* test-canned-pictures.c - the canned pictures have not changed, cover every kind, and are decoded. */
 #include "base/test/testing.h"
 #include "encoders/pictures/picture-decode.h"
 #include "prep/encode/canned-pictures.h"
@@ -39,8 +39,8 @@ static void each_is_decoded(void **state)
     }
 }
 
-/* The hash is that of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. Another hash is not an error where other
- * versions are installed, but their datasets are then others. */
+/* The hash is that of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. With other versions another hash is not an
+ * error, but those machines make other datasets. */
 static void they_become_what_they_became(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-folder.c - whose the folder of a dataset under way is: by which words another's is refused. */
+/* test-folder.c - a folder accepts its own encoding and input, and refuses others with a text that names the
+ * difference. */
 #include "prep/encode/folder.h"
 
 #include "data/test/testing-scratch.h"
@@ -8,7 +9,8 @@
 #define BEFORE "22222222222222222222222222222222"
 #define OTHER "33333333333333333333333333333333"
 
-/* more: behind both, as in {"identity": ..., "input": ...MORE}. */
+/* Claims a folder whose identity.json has these values. more: text behind both, as in {"identity": ..., "input":
+ * ...MORE}. */
 static int claim_as(const char *identity, const char *input, const char *more, const char *terms,
                     Error *err)
 {
@@ -52,7 +54,7 @@ static void a_folder_is_ours_or_says_why_not(void **state)
     assert_names(err, "another input");
 }
 
-/* The keys that differ are told where the folder has them, else that hashes are all there is. */
+/* The error names the values that differ if the folder has them, else it says that only hashes are known. */
 static void another_encoding_is_told_by_its_keys(void **state)
 {
     (void)state;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-input.c - the list of a dataset's units: what differs between two is named, and which versions are one. */
+/* test-input.c - the list of a dataset's units: the difference between two lists is named, and equal versions are
+ * recognized. */
 #include "prep/encode/input.h"
 
 #include "data/test/testing-scratch.h"
 
 typedef struct Case {
     const char *there, *ours;
-    const char *says; /* NULL: they are one */
+    const char *says; /* in the error's text; NULL: the lists are equal */
 } Case;
 
 static InputList list_of(const char *text)
@@ -28,7 +29,7 @@ static void another_input_is_named(void **state)
     (void)state;
     static const Case cases[] = {
         {TARS(UNIT("a.tar", 1)), TARS(UNIT("a.tar", 1)), NULL},
-        {TARS(UNIT("a.tar", 1)), TARS(OTHER("a.tar", 1)), NULL}, /* versions are compared apart */
+        {TARS(UNIT("a.tar", 1)), TARS(OTHER("a.tar", 1)), NULL}, /* versions do not matter */
         {TARS(UNIT("a.tar", 1) "," UNIT("b.tar", 1)), TARS(UNIT("a.tar", 1)),
          "b.tar is gone from it"},
         {TARS(UNIT("b.tar", 1)), TARS(UNIT("a.tar", 1) "," UNIT("b.tar", 1)), "a.tar is new in it"},
@@ -76,7 +77,7 @@ static void versions_of_files_and_etags(void **state)
         {"12-1700000000.000000001-512", "12-1700000000.000000001-513", INPUT_CHANGED},
         {"9b2cf535f27731c9771645a39863328f", "9b2cf535f27731c9771645a39863328f", INPUT_SAME},
         {"9b2cf535f27731c9771645a39863328f", "0b2cf535f27731c9771645a39863328f", INPUT_CHANGED},
-        /* An ETag of an upload of five parts ends as all such do. */
+        /* The ETag of an upload of five parts ends with "-5". */
         {"9b2cf535f27731c9771645a39863328f-5", "0b2cf535f27731c9771645a39863328f-5", INPUT_CHANGED},
         {"12345-5", "12346-5", INPUT_CHANGED},
         {"", "12-1700000000.000000001-512", INPUT_SAME},

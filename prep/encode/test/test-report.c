@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-report.c - reports of parts and units go through their text unharmed; texts that are none are refused; the line
- * on an encoding's progress. */
+/* test-report.c - reports of parts and units are the same after they are written and parsed; other texts are refused;
+ * the line about an encoding's progress. */
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "prep/encode/progress.h"
@@ -43,13 +43,13 @@ static void a_part_is_read_as_it_was_written(void **state)
     assert_non_null(strstr(rows, "{\"index\":21,\"key\":\"a\",\"reason\":\"named\","
                                  "\"text\":\"somebody said so\"}\n"));
 
-    /* A text that is cut, or lacks a key, is not a report. */
+    /* A text that is cut or lacks a key is refused. */
     for (size_t n = 0; n + 2 < strlen(text); n += 7) {
         PartReport none = {0};
         assert_true(part_report_parse("part", text, n, &none, &err) < 0);
         assert_null(none.rows);
     }
-    /* Nor is a text in which a sample has no hash. */
+    /* A text in which a sample has no hash is refused. */
     *strstr(text, "ffff") = 'g';
     PartReport bad = {0};
     assert_int_equal(part_report_parse("part", text, strlen(text), &bad, &err), -EINVAL);
@@ -60,7 +60,7 @@ static void a_part_is_read_as_it_was_written(void **state)
     free(many);
     assert_int_equal(part_report_parse("part", "{\"unit\": 1}", 11, &bad, &err), -EINVAL);
     assert_non_null(strstr(err.text, "identity"));
-    /* The rows by themselves go through their text unharmed, too. */
+    /* Rows by themselves are also the same after they are written and parsed. */
     PartReport lines = {0};
     assert_int_equal(part_report_parse_rows("rows", rows, strlen(rows), &lines, &err), 0);
     char *rows_again = part_report_rows(&lines);
@@ -104,7 +104,7 @@ static void a_unit_is_the_sum_of_its_parts(void **state)
     unit_report_clear(&again);
 }
 
-/* A key's two halves are told alike; whatever else lacks something is not. */
+/* Both rows of a key whose members are not adjacent get the same reason; other rows that lack a member keep theirs. */
 static void halves_are_told_alike(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void a_line_tells_what_is_left(void **state)
     assert_string_equal(progress_format(&p, &(ProgressPart){0}, p.start_usec, text),
                         "0 samples, 0.0 a second, 0.0 % of the input; left unknown; 0 rejected "
                         "(none); cost 0.00");
-    /* 400 of 1,000 bytes were there; 100 more in half an hour, and half of a unit of 200. */
+    /* 400 of 1,000 bytes were done before; 100 more in half an hour, and half of a unit of 200. */
     p.bytes = 500;
     p.bytes_before = 400;
     PartReport part = make_part();
@@ -178,14 +178,14 @@ static void a_line_tells_what_is_left(void **state)
     assert_string_equal(progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
                         "3600 samples, 2.0 a second, 60.0 % of the input; left 1:00:00; 3 rejected "
                         "(1 decode, 1 named, 1 no-image); cost 0.60, in all 1.80");
-    /* A part that is under way counts as well, once. */
+    /* A part in progress counts once, too. */
     under_way.part = &part;
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(
             progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
             "7200 samples, 4.0 a second, 60.0 % of the input; left 1:00:00; 6 rejected (2 decode"));
     part_report_clear(&part);
-    /* Units that are not whole are reported on the way, not only in the end. */
+    /* Units that are not whole are reported during the run, not only at its end. */
     p.input = (InputTotals){.n_units = 4, .n_cut = 1, .n_no_sample = 1};
     p.n_aside = 2;
     under_way.part = NULL;

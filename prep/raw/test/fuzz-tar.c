@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-tar.c - the tar reader on any bytes: members lie in the tar, one behind the other, and can be read. Checksums
- * are made right for headers of an odd first byte, or no header would ever be accepted. */
+/* fuzz-tar.c - runs the tar reader on arbitrary bytes: members must lie in the tar, one after another, and be readable.
+ * Blocks with an odd first byte get a valid checksum first; otherwise almost no header would be accepted. */
 #include "prep/raw/tar-header.h"
 #include "prep/raw/tar-read.h"
 

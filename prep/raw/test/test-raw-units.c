@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-raw-units.c - what is told of whole units: that they end, that they are tars at all, that their keys lie
- * together; and what is told of samples that lack something. */
+/* test-raw-units.c - tests the reported states of whole units (cut, damaged, not a tar, members of a key apart), the
+ * messages about incomplete samples, the recipe's choice of members, and raw_unit_take_proof(). */
 #include "prep/raw/test/testing-raw.h"
 
 static RawState state_of(const Made *made, char *text, size_t size)
@@ -21,7 +21,7 @@ static RawState state_of(const Made *made, char *text, size_t size)
     return state;
 }
 
-/* A tar is whole that has an end, one empty block at least; a tar of other things is whole, too, and has no sample. */
+/* A tar is whole if it ends with at least one empty block. A whole tar without samples is RAW_NO_SAMPLE. */
 static void what_a_tar_is_told_to_be(void **state)
 {
     (void)state;
@@ -41,7 +41,7 @@ static void what_a_tar_is_told_to_be(void **state)
     write_tar(&m, "0.tar");
     assert_int_equal(state_of(&m, text, sizeof(text)), RAW_WHOLE);
     assert_string_equal(text, "");
-    m.tar.n_bytes = whole + TAR_BLOCK; /* a lone empty block */
+    m.tar.n_bytes = whole + TAR_BLOCK; /* a single empty block */
     write_tar(&m, "0.tar");
     assert_int_equal(state_of(&m, text, sizeof(text)), RAW_WHOLE);
     m.tar.n_bytes = whole + TAR_BLOCK / 2;
@@ -86,7 +86,8 @@ static void another_format_is_named(void **state)
     end(&m);
 }
 
-/* With the empty caption for missing ones the first half was given out already, and the whole unit is set aside. */
+/* With keep_missing the first part of the sample was already returned with an empty caption, so the whole unit is
+ * rejected. */
 static void members_that_do_not_lie_together_are_the_tars_fault(void **state)
 {
     (void)state;
@@ -109,7 +110,7 @@ static void members_that_do_not_lie_together_are_the_tars_fault(void **state)
     end(&m);
 }
 
-/* Python's json writes words for floats that are missing, which no caption is rejected for. */
+/* A .json with NaN or Infinity, as Python's json module writes them, is accepted; these values are read as null. */
 static void words_that_are_no_numbers_are_missing_values(void **state)
 {
     (void)state;
@@ -143,7 +144,7 @@ static void words_that_are_no_numbers_are_missing_values(void **state)
     end(&m);
 }
 
-/* The text names the members that are there instead of a picture. */
+/* The message names the members that the sample has instead of a picture. */
 static void who_has_no_picture_is_told_what_it_has(void **state)
 {
     (void)state;
@@ -185,7 +186,7 @@ static RecipeNames names(const char *const *list)
 }
 #define NAMES(...) names((const char *const[]){__VA_ARGS__, NULL})
 
-/* A recipe may say which members are picture and caption, and where the key ends. */
+/* A recipe may define which members are picture and caption, and at which dot the key ends. */
 static void members_are_what_the_recipe_says(void **state)
 {
     (void)state;
@@ -242,7 +243,7 @@ static RawProof proof_of(const char *name, const char *text, size_t n_before, bo
     add(&m, name, text);
     add(&m, "0.txt", "caption");
     for (size_t i = 0; i < n_before; i++)
-        add(&m, "README", "no key"); /* moves what follows */
+        add(&m, "README", "no key"); /* moves the members that follow */
     add(&m, "1.jpg", "picture");
     add(&m, "1.txt", "caption");
     assert_int_equal(tar_writer_finish(&m.tar), 0);
@@ -261,14 +262,15 @@ static RawProof proof_of(const char *name, const char *text, size_t n_before, bo
                       hash_bytes(&(Hash[]){first.bytes, second.bytes}, 2 * sizeof(Hash))};
 }
 
-/* Names, sizes and places have one hash, bytes that were read another one; both are only that sample's. */
+/* One hash covers the names, sizes and offsets of members, the other one the bytes that were read. Each call covers
+ * only the sample that was read last. */
 static void what_samples_are_made_of_is_proven(void **state)
 {
     (void)state;
     static const struct {
         const char *name, *text;
         size_t n_before;
-        bool members, bytes; /* are the same as of the first */
+        bool members, bytes; /* whether each hash equals that of the first case */
     } cases[] = {
         {"0.jpg", "picture", 0, true, true},  {"0.jpg", "picturE", 0, true, false},
         {"0.png", "picture", 0, false, true}, {"0.jpg", "picture!", 0, false, false},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-raw.c - tars as they come, good and bad, and MDS datasets of pictures: which samples they give, and why not. */
+/* test-raw.c - reads good and bad tars and MDS datasets of pictures; checks which samples they give, and why others are
+ * rejected. */
 #include "prep/raw/test/testing-raw.h"
 
 static void samples_are_what_lies_together(void **state)
@@ -71,7 +72,7 @@ static void what_cannot_be_used_is_named(void **state)
            "twice: duplicate-key\nlatin: not-utf8\nhalf: not-utf8\nbytes: not-utf8\n"
            "null: no-caption\nnumber: no-caption\nbroken: bad-json\nlist: bad-json\ntext: P|C\n"
            "key\xef\xbf\xbd: P|C\n");
-    /* With `fields` a .json must be one that can be read; with `keep_missing` a sample without a caption is taken. */
+    /* With `fields` a .json must be valid; with `keep_missing` a sample without a caption is accepted. */
     RawOptions options = plain;
     options.fields = options.keep_missing = true;
     expect(&m, &options,
@@ -119,7 +120,7 @@ static void a_caption_may_hold_anything(void **state)
     assert_true(json_real_value(json_object_get(s->fields, "punsafe")) == 0.25);
     raw_unit_free(unit);
     raw_set_free(set);
-    /* A .json of very many values is refused before it takes memory. */
+    /* A .json with too many values is refused before it is parsed. */
     tar_writer_reset(&m.tar);
     memset(megabyte, ',', n);
     add(&m, "0.jpg", "P");
@@ -133,12 +134,12 @@ static void a_caption_may_hold_anything(void **state)
     end(&m);
 }
 
-/* ---- the format ---- */
+/* ---- the tar format ---- */
 
 static void long_names_of_every_kind_are_read(void **state)
 {
     (void)state;
-    /* GNU tar itself writes them. */
+    /* GNU tar itself writes these tars. */
     static const char *const formats[] = {"gnu", "pax", "posix", "ustar", "oldgnu"};
     for (size_t i = 0; i < ELEMENTSOF(formats); i++) {
         Made m = begin();
@@ -169,7 +170,7 @@ static void sparse_files_are_refused(void **state)
     for (size_t i = 0; i < ELEMENTSOF(formats); i++) {
         Made m = begin();
         char command[PATH_MAX + 600];
-        /* Forty holes: GNU's own format needs a second block of its map. */
+        /* With forty holes, GNU's own format needs a second block for its map. */
         (void)snprintf(command, sizeof(command),
                        "cd '%s' && for i in $(seq 40); do printf x | dd of=0.png bs=1 "
                        "seek=$((i*65536)) status=none; done; truncate -s 4M 0.png; printf C > "
@@ -179,7 +180,8 @@ static void sparse_files_are_refused(void **state)
         assert_int_equal(system(command), 0);
         char text[1000];
         describe(m.scratch.path, &plain, text, sizeof(text));
-        /* pax 1.0 hides the name: "GNUSparseFile.0/0.png" is another key than that of its caption. */
+        /* pax 1.0 changes the name to "GNUSparseFile.0/0.png", so that the picture and its caption have different
+         * keys. */
         if (!strstr(text, "1: P|D\n") || !strstr(text, ": sparse\n"))
             fail_msg("%s: %s", formats[i], text);
         end(&m);
@@ -190,7 +192,7 @@ static void headers_mean_what_they_say(void **state)
 {
     (void)state;
     Made m = begin();
-    /* A size in binary; a header's size that pax corrects; a global header; a kind that nobody knows. */
+    /* Headers with a binary size, with a size that pax corrects, a global header, and a header of unknown type. */
     add(&m, "0.jpg", "P");
     TarHeader *h = last_header(&m, 1);
     memset(h->size, 0, sizeof(h->size));
@@ -207,7 +209,7 @@ static void headers_mean_what_they_say(void **state)
     add_typed(&m, '5', "1.png", "", 0);
     add_typed(&m, 'Z', "other", "payload", 7);
     add(&m, "1.txt", "C1");
-    /* A single empty block ends nothing; of two tars in one file the first counts. */
+    /* A single empty block does not end the tar. If a file holds two tars, only the first one is read. */
     assert_int_equal(tar_writer_finish(&m.tar), 0);
     m.tar.n_bytes -= TAR_BLOCK;
     add(&m, "2.jpg", "P");
@@ -235,14 +237,15 @@ static void damage_costs_what_it_touches(void **state)
     }
     size_t whole = m.tar.n_bytes;
 
-    /* Cut inside the last caption's payload, inside its header, behind its picture. */
+    /* Cut off the payload of the last caption; then also a part of its header. */
     m.tar.n_bytes = whole - TAR_BLOCK;
     write_tar(&m, "0.tar");
     expect(&m, &plain, "0: P|C\n1: P|C\n2: P|C\n3: P|C\n4: truncated\n");
     m.tar.n_bytes = whole - TAR_BLOCK - 100;
     write_tar(&m, "0.tar");
     expect(&m, &plain, "0: P|C\n1: P|C\n2: P|C\n3: P|C\n4: truncated\n");
-    /* A caption that was cut off is not taken for one that there never was. */
+    /* With keep_missing, a sample whose caption was cut off is still rejected; also when the cut is right behind its
+     * picture. */
     RawOptions empty = plain;
     empty.keep_missing = true;
     expect(&m, &empty, "0: P|C\n1: P|C\n2: P|C\n3: P|C\n4: truncated\n");
@@ -250,7 +253,7 @@ static void damage_costs_what_it_touches(void **state)
     write_tar(&m, "0.tar");
     expect(&m, &empty, "0: P|C\n1: P|C\n2: P|C\n3: P|C\n4: truncated\n");
 
-    /* The header of sample 2's caption, then that of its picture too. */
+    /* Damage the header of sample 2's caption, then also that of its picture. */
     m.tar.n_bytes = whole;
     m.tar.data[ends[3] - 2 * TAR_BLOCK] ^= 1;
     write_tar(&m, "0.tar");
@@ -258,7 +261,7 @@ static void damage_costs_what_it_touches(void **state)
     m.tar.data[ends[2]] ^= 1;
     write_tar(&m, "0.tar");
     expect(&m, &plain, "0: P|C\n1: P|C\n3: P|C\n4: P|C\n");
-    /* That of sample 3's picture: what is lost begins its sample. */
+    /* Damage also the header of sample 3's picture: the damaged part includes the start of that sample. */
     m.tar.data[ends[3]] ^= 1;
     write_tar(&m, "0.tar");
     expect(&m, &plain, "0: P|C\n1: P|C\n3: truncated\n4: P|C\n");
@@ -278,7 +281,7 @@ static void damage_costs_what_it_touches(void **state)
     raw_unit_free(unit);
     raw_set_free(set);
 
-    /* No tar at all: nothing is found, and that is said. */
+    /* A file that is not a tar is rejected with a message that names the reason. */
     tar_writer_reset(&m.tar);
     memset(m.tar.data, 'x', TAR_BLOCK * 9);
     m.tar.n_bytes = TAR_BLOCK * 9;

@@ -9,7 +9,7 @@ void add(Made *made, const char *name, const char *text)
     assert_int_equal(tar_writer_add(&made->tar, name, text, strlen(text)), 0);
 }
 
-/* Changes the last header and makes its checksum right again. */
+/* Returns the header of the last member, whose payload has n_payload bytes. */
 TarHeader *last_header(Made *made, size_t n_payload)
 {
     size_t back = TAR_BLOCK + ROUND_UP(n_payload, (size_t)TAR_BLOCK);
@@ -42,7 +42,8 @@ void write_tar(Made *made, const char *name)
                 err);
 }
 
-/* All bytes of the unit are told, by whoever reads and by whoever only counts; both know its members. */
+/* The counts cover all bytes of the unit. A reader with `whole` and a reader without it give the same counts and the
+ * same hash of members. */
 static void check_counts(RawSet *set, size_t i, RawUnit *unit, RawUnit *keys)
 {
     char version[STORE_VERSION_MAX];
@@ -57,7 +58,8 @@ static void check_counts(RawSet *set, size_t i, RawUnit *unit, RawUnit *keys)
     assert_memory_equal(&a, &b, sizeof(a));
 }
 
-/* The samples as text, a line each: "key: picture|caption" or "key: reason"; then why the unit is set aside. */
+/* Writes the samples as text, one line each: "key: picture|caption" or "key: reason"; then, if the unit is rejected,
+ * why. */
 void describe(const char *uri, const RawOptions *options, char *text, size_t size)
 {
     Error err = ERROR_INIT;
@@ -78,7 +80,7 @@ void describe(const char *uri, const RawOptions *options, char *text, size_t siz
         assert_good(raw_unit_open(set, i, &keys, &err), err);
         while ((r = raw_unit_next(unit, true, &s, &err)) > 0) {
             assert_int_equal(s->index, index++);
-            /* A reader that only counts meets the same samples. */
+            /* A reader without `whole` gives the same samples. */
             assert_int_equal(raw_unit_next(keys, false, &k, &err), 1);
             assert_string_equal(k->key, s->key);
             n += (size_t)(s->reason ? snprintf(text + n, size - n, "%s: %s\n", s->key,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-raw.h - tars that a test builds member by member, and what their samples are as text.
+/* testing-raw.h - builds tars in tests, member by member, and writes their samples as text.
  *
- * Ownership: begin() makes a folder and a tar that end() takes away.
+ * Ownership: begin() makes a folder and a tar; end() removes both.
  * Units:     bytes.
- * Errors:    none: what goes wrong ends the test.
+ * Errors:    none: a failure ends the test.
  * Threads:   main thread only.
  */
 #pragma once
@@ -22,15 +22,16 @@ typedef struct Made {
 Made begin(void);
 void end(Made *made);
 void add(Made *made, const char *name, const char *text);
-/* The last member's header, to be changed; mend() makes its checksum right again. */
+/* Returns the last member's header for a test to change; mend() then corrects the checksum. */
 TarHeader *last_header(Made *made, size_t n_payload);
 void mend(TarHeader *h);
 void add_typed(Made *made, char type, const char *name, const char *text, size_t n);
 void write_tar(Made *made, const char *name);
 
-/* The caption is a .json's "caption", and nothing else is asked for. */
+/* Options of most tests: "caption" is the key of the caption in a .json; fields are not requested. */
 extern const RawOptions plain;
-/* The samples as text, a line each: "key: picture|caption" or "key: reason"; then why the unit is set aside. All bytes
- * of each unit must be counted, and whoever only counts must meet the same samples. */
+/* Writes the samples as text, one line each: "key: picture|caption" or "key: reason"; then, if a unit is rejected, why.
+ * Also checks that the counts cover all bytes of each unit, and that a reader without `whole` gives the same
+ * samples. */
 void describe(const char *uri, const RawOptions *options, char *text, size_t size);
 void expect(Made *made, const RawOptions *options, const char *wanted);
