@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine.h - what this machine says of itself.
+/* machine.h - facts about this machine: its boot id and its memory.
  *
  * Ownership: none.
  * Units:     bytes.
@@ -13,5 +13,5 @@
 enum { MACHINE_BOOT_ID_BYTES = 37 };
 
 int machine_read_boot_id(char ret[MACHINE_BOOT_ID_BYTES], Error *err);
-/* Memory and swap. 0: nobody knows. */
+/* Returns the bytes of memory and swap; 0: unknown. */
 uint64_t machine_memory_bytes(void);

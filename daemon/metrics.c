@@ -53,7 +53,7 @@ static const double save_bounds[] = {0.01, 0.05, 0.1, 0.5, 1,   2,   5,
 
 #define STEPS .bounds = step_bounds, .n_bounds = ELEMENTSOF(step_bounds)
 #define SAVES .bounds = save_bounds, .n_bounds = ELEMENTSOF(save_bounds)
-/* not "job": that is what Prometheus calls a set of targets */
+/* The label is not "job": Prometheus uses that name for a set of targets. */
 #define OF_JOB .labels = {"job_name"}
 
 static const MetricFamily families[FAMILIES] = {
@@ -132,9 +132,9 @@ const MetricFamily *daemon_metrics_families(size_t *ret_n)
 }
 
 typedef struct ProbeRun {
-    const char *name; /* NULL: free place */
+    const char *name; /* NULL: the entry is free */
     HealthLevel level;
-    uint64_t started_usec, ended_usec, took_usec; /* boottime; ended: realtime, 0 never */
+    uint64_t started_usec, ended_usec, took_usec; /* boottime; ended_usec: realtime, 0: never */
 } ProbeRun;
 
 struct DaemonMetrics {
@@ -231,7 +231,7 @@ static bool is_daemon_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
     return registered && !m->fence.fenced;
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 void daemon_metrics_note_lease(DaemonMetrics *d, bool renewed)
 {
@@ -296,7 +296,7 @@ void daemon_metrics_note_step(DaemonMetrics *d, Rank *rank, const ChannelMessage
     const MetricLabels job = LABELS(rank->job);
     metrics_observe(to, TRAINER_STEP_SECONDS, job, step->step_sec);
     metrics_observe_sum(to, TRAINER_DATA_SECONDS, job, step->data_sec, 1);
-    /* told since the trainer's start */
+    /* The trainer reports its failed saves since its start; the counter gets the difference. */
     metrics_add(to, SAVE_FAILURES, job, (double)MAX(step->failed_saves - rank->failed_saves, 0));
     rank->failed_saves = step->failed_saves;
 }
@@ -328,7 +328,7 @@ void daemon_metrics_forget_job(DaemonMetrics *d, const char *job)
     metrics_forget(metrics_of(d), "job_name", job);
 }
 
-/* ---- made and ended ---- */
+/* ---- opening and closing ---- */
 
 int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err)
 {
@@ -346,7 +346,7 @@ int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, 
                                .userdata = d};
     int r = exporter_new(event, m->needs.config->metrics, &program, &d->exporter, err);
     if (r < 0) {
-        (void)daemon_metrics_free(d); /* NULL always */
+        (void)daemon_metrics_free(d); /* always returns NULL */
         return r;
     }
     d->metrics = exporter_metrics(d->exporter);

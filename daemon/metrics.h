@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h - exports the figures of sdtraind: the node, its ranks, and what their trainers say of themselves.
+/* metrics.h - exports the metrics of sdtraind: of the node, its ranks and their trainers.
  *
- * A trainer has no port; its numbers come through the channel. All counters start with the process;
- * those of a job go with the last that etcd and this node know of it.
+ * A trainer has no port; its numbers arrive through its channel. All counters start with the process; the counters
+ * of a job are removed when neither etcd nor this node knows the job any more.
  *
  * Ownership: daemon_metrics_open() gives the caller a DaemonMetrics, or NULL when metrics are off; every function
  *            accepts NULL. It reads the Manager, which must outlive it.
@@ -23,13 +23,13 @@ typedef struct Manager Manager;
 typedef struct Rank Rank;
 typedef struct DaemonMetrics DaemonMetrics;
 
-/* Listens at once, but answers only on the loop. */
+/* Opens the port at once; requests are answered only while the loop runs. */
 int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
-/* The table that docs/reference/metrics.md shows. */
+/* Returns the table of metrics that docs/reference/metrics.md shows. */
 const MetricFamily *daemon_metrics_families(size_t *ret_n);
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 void daemon_metrics_note_lease(DaemonMetrics *d, bool renewed);
 void daemon_metrics_note_fence(DaemonMetrics *d);

@@ -30,13 +30,13 @@
 enum { SIGNALS = 4, STATE_MAX = 65536 };
 
 typedef struct Daemon {
-    const SettingsCall *call; /* for a reload */
+    const SettingsCall *call; /* kept for a reload */
     DaemonConfig *config;
     uint64_t incarnation;
     char boot_id[MACHINE_BOOT_ID_BYTES];
     int lock;     /* of run_dir; shared with the keeper */
-    int trainer;  /* the program of a rank, as it was when sdtraind began or was told of another */
-    pid_t keeper; /* 0: it was killed */
+    int trainer;  /* open fd of the ranks' program, from the start or a reload */
+    pid_t keeper; /* 0: the keeper was killed */
     CgroupBase cgroups;
     RankSessions *sessions; /* shared with the keeper */
     sd_event *event;
@@ -46,10 +46,10 @@ typedef struct Daemon {
     Etcd *etcd;
     Probes probes;
     Doctor doctor;
-    DaemonMetrics *metrics; /* NULL: off */
+    DaemonMetrics *metrics; /* NULL: metrics are off */
     Manager *manager;
     DaemonStatus status;
-    Error error; /* why the loop was ended; code 0: in an orderly way */
+    Error error; /* why the loop ended; code 0: in an orderly way */
 } Daemon;
 
 static void daemon_fail(void *userdata, const Error *err)
@@ -57,7 +57,7 @@ static void daemon_fail(void *userdata, const Error *err)
     Daemon *d = userdata;
     if (d->error.code == 0)
         d->error = *err;
-    (void)sd_event_exit(d->event, err->code); /* fails only when it is exiting already */
+    (void)sd_event_exit(d->event, err->code); /* fails only if the loop is exiting already */
 }
 
 /* ---- signals ---- */
@@ -70,12 +70,12 @@ static int on_terminate(_unused_ sd_event_source *source, const struct signalfd_
     return 0;
 }
 
-/* The file is opened, so that an upgrade of it changes nothing until sdtraind restarts. */
+/* Keeps the trainer's file open, so that an upgrade of the file has no effect until sdtraind restarts. */
 static void open_trainer(Daemon *d)
 {
     d->trainer = fd_close(d->trainer);
     d->trainer = open(d->config->trainer, O_PATH | O_CLOEXEC);
-    if (d->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+    if (d->trainer < 0) /* then each rank executes the path, and reports the error */
         log_warning("trainer: %s: %s", d->config->trainer, strerror(errno));
 }
 
@@ -90,7 +90,7 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
         log_error("configuration is not reloaded: %s", err.text);
     } else {
         config_reload(d->config, &fresh);
-        if (strcmp(d->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+        if (strcmp(d->config->trainer, fresh.trainer) != 0) /* fresh holds the old values now */
             open_trainer(d);
         probes_reload(&d->probes);
         log_info("configuration reloaded NODE=%s", d->config->node);
@@ -100,7 +100,8 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
     return 0;
 }
 
-/* Children that are nobody's: a rank's orphans, handed to us as the subreaper, and the keeper. */
+/* Handles the end of children that no event source watches: the keeper, and orphans of ranks, which this process
+ * gets as the subreaper. */
 static int on_child(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
                     void *userdata)
 {
@@ -111,7 +112,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
         if (probes_own(&d->probes, child.si_pid) || doctor_owns(&d->doctor, child.si_pid))
-            break; /* its own source takes it; the others are met at the next signal */
+            break; /* its own event source reaps it; other children wait for the next signal */
         if (child.si_pid == d->keeper) {
             d->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
@@ -121,7 +122,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         if (rank)
             rank_look(rank);
         else
-            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
+            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* seen above */
         workload_collect(&d->manager->workload);
     }
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {
@@ -132,7 +133,8 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
     return 0;
 }
 
-/* Blocked before the first thread, so that every thread inherits it and the loop gets them all. */
+/* Blocks the signals before the first thread starts, so that all threads inherit the mask and the loop gets all
+ * signals. */
 static void block_signals(void)
 {
     sigset_t set;
@@ -241,7 +243,7 @@ static void init_doctor(Daemon *d)
     doctor_init(&d->doctor, &needs);
 }
 
-/* ---- what the node needs of this process ---- */
+/* ---- what the Manager needs from this process ---- */
 
 static uint64_t memory_bytes(_unused_ void *userdata) { return machine_memory_bytes(); }
 
@@ -282,13 +284,13 @@ static bool is_health_written(void *userdata)
     return !d->probes.post;
 }
 
-/* ---- what the node tells ---- */
+/* ---- events of the Manager ---- */
 
 static void on_registered(void *userdata)
 {
     Daemon *d = userdata;
     status_ready(d->manager);
-    health_record_update(&d->probes, false); /* it waited for the name */
+    health_record_update(&d->probes, false); /* the health record waited for the name */
 }
 
 static void on_draining(void *userdata)
@@ -306,7 +308,7 @@ static void on_ticked(void *userdata, uint64_t now_usec)
 static void on_ended(void *userdata)
 {
     Daemon *d = userdata;
-    (void)sd_event_exit(d->event, 0); /* fails only when it is exiting already */
+    (void)sd_event_exit(d->event, 0); /* fails only if the loop is exiting already */
 }
 
 static void on_lease_changed(void *userdata, bool renewed)
@@ -357,9 +359,9 @@ static void on_job_forgotten(void *userdata, const char *job)
     daemon_metrics_forget_job(d->metrics, job);
 }
 
-/* ---- made, run and ended ---- */
+/* ---- start, run and end ---- */
 
-/* Makes what must be there before the first thread: the lock, a clean slate, the keeper. */
+/* Does what must happen before the first thread starts: takes the lock, starts the keeper, and clears what is left. */
 static int prepare(Daemon *d, Error *err)
 {
     const DaemonConfig *c = d->config;
@@ -373,12 +375,12 @@ static int prepare(Daemon *d, Error *err)
         if (cgroup_open(&d->cgroups, c->run_dir, &why) < 0)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
-    /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
+    /* The keeper starts before anything is cleared: if this process dies meanwhile, the keeper clears the rest. */
     r = orphans_keep(c->run_dir, &d->cgroups, &d->sessions, &d->keeper, err);
     if (r == 0)
         r = orphans_clear(c->run_dir, &d->cgroups, err);
     if (r == 0 && *d->cgroups.path)
-        r = cgroup_open(&d->cgroups, c->run_dir, err); /* clearing took the folder too */
+        r = cgroup_open(&d->cgroups, c->run_dir, err); /* clearing removed the folder, too */
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -489,7 +491,7 @@ static void end(Daemon *d)
     int r = cgroup_destroy(&d->cgroups, &err);
     if (r < 0)
         log_warning("%s", err.text);
-    if (r == 0 && leaves_nothing && d->keeper > 0) { /* nothing is left for it */
+    if (r == 0 && leaves_nothing && d->keeper > 0) { /* nothing is left for the keeper */
         (void)kill(d->keeper, SIGKILL);
         (void)waitpid(d->keeper, NULL, 0);
     }
@@ -497,10 +499,10 @@ static void end(Daemon *d)
     d->trainer = fd_close(d->trainer);
 }
 
-/* 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
+/* Returns 0 after an orderly end, or -ERESTART if sdtraind must begin anew. */
 static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
 {
-    /* gRPC's threads would each take an arena of their own */
+    /* Limits malloc: each of gRPC's threads would otherwise get an arena of its own. */
     (void)mallopt(M_ARENA_MAX, 2);
     (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
     block_signals();
@@ -527,8 +529,8 @@ static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
     return r;
 }
 
-/* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
- * standard error, which the daemon reads too. */
+/* Runs one probe, for an operator or for the daemon. The result goes to standard output, an error to standard error;
+ * the daemon reads both. */
 static int probe(const SettingsCall *call, const DaemonConfig *config, Error *err)
 {
     int r = probes_run_one(config, call->own, err);
@@ -537,8 +539,8 @@ static int probe(const SettingsCall *call, const DaemonConfig *config, Error *er
     return r < 0 ? 1 : 0;
 }
 
-/* Another incarnation, which believes nothing that this one knew. The slots are empty, and every descriptor
- * of ours closes on the way. */
+/* Executes sdtraind anew, as another incarnation that uses no state of this one. The slots are empty, and the exec
+ * closes all our descriptors. */
 static int begin_anew(char *argv[], Error *err)
 {
     (void)execv("/proc/self/exe", argv);
@@ -557,7 +559,7 @@ int main(int argc, char *argv[])
         r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return 0;
-    if (r == 0 && !(call.own && probes_is_child())) /* whoever started it has read the settings */
+    if (r == 0 && !(call.own && probes_is_child())) /* the daemon gives its child the settings */
         r = config_load(&call, &config, &err);
     if (r < 0) {
         log_error("%s", err.text);

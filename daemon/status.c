@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.c - see status.h. sd_notify() fails only when systemd is gone, which is nothing to act on. */
+/* status.c - see status.h. A failure of sd_notify() is ignored: it means that systemd is not there to notify. */
 #include "daemon/status.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 
 enum { STOP_MARGIN_SEC = 10 };
 
-/* The line is put together twice: whole, and without what changes all the time. */
+/* One form of the status line: complete, or without the figures, which change all the time. */
 typedef struct Line {
     char text[STATUS_BYTES];
     size_t used;
@@ -34,7 +34,8 @@ static int seconds(uint64_t from_usec, uint64_t to_usec)
     return to_usec > from_usec ? (int)((to_usec - from_usec) / USEC_PER_SEC) : 0;
 }
 
-/* The rank that is furthest behind speaks for the local world. */
+/* Returns the rank that is furthest behind, which the line shows for the local world. *ret_n: number of its live
+ * ranks. */
 static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *ret_n)
 {
     const Rank *slowest = NULL;
@@ -156,7 +157,7 @@ void status_update(DaemonStatus *s, const Manager *m, uint64_t now_usec)
 
     put_together(&whole, s, m, now_usec);
     for (char *c = whole.text; *c; c++)
-        *c = *c == '\n' ? ' ' : *c; /* a message to systemd has a line for each thing */
+        *c = *c == '\n' ? ' ' : *c; /* in a message to systemd each line is one assignment */
     (void)sd_notifyf(0, "STATUS=%s", whole.text);
 }
 
@@ -166,7 +167,7 @@ void status_ready(const Manager *m)
                      m->needs.config->cluster);
 }
 
-/* Before the first READY=1 the unit is starting, and a reload must not end that. */
+/* Before the first READY=1 the unit is still starting, and a reload must not end the start. */
 void status_reloading(const Manager *m)
 {
     if (m->node.registered)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - tells systemd the line that `systemctl status sdtraind` shows, and when the service is ready or stops.
+/* status.h - sends systemd the line that `systemctl status sdtraind` shows, and notifies it when the service is
+ * ready or stops.
  *
  * Example: "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s ago". A
- * change of state is sent at once, figures every STATUS_SEC. Outside systemd nothing is sent.
+ *          change of state is sent at once, figures every STATUS_SEC. Outside systemd nothing is sent.
  *
  * Ownership: a value. Reads the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -19,16 +20,16 @@ enum { STATUS_SEC = 5, STATUS_BYTES = 768 };
 
 typedef struct DaemonStatus {
     uint64_t started_usec;    /* when this sdtraind began */
-    char state[STATUS_BYTES]; /* the line without its figures, as last said */
+    char state[STATUS_BYTES]; /* the line without its figures, as last sent */
     uint64_t said_usec;       /* when the line was last sent */
 } DaemonStatus;
 
-/* Sends the line if it is time. Cheap: called at every tick. */
+/* Sends the line if its state has changed, or every STATUS_SEC. Cheap: called at every tick. */
 void status_update(DaemonStatus *s, const Manager *m, uint64_t now_usec);
 
-/* The node is registered. */
+/* Notifies systemd that the node is registered. */
 void status_ready(const Manager *m);
 void status_reloading(const Manager *m);
 void status_reloaded(const Manager *m);
-/* Asks for as much time as the drain may take. */
+/* Requests as much time from systemd as the drain may take. */
 void status_stopping(const Manager *m);

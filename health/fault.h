@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.h - the faults that probes can find, and how bad each is: one row a fault.
+/* fault.h - the faults that probes can find, and how bad each is: one row for each fault.
  *
- * A probe gives the code of a fault, never its level; the table has the level. Sources: DCGM's and
- * NVIDIA's catalogues, the agents of EKS, AzNHC and awsome-distributed-training, as far as they
- * agree. Where they differ, a fault that can spoil results isolates, and one that only slows is
- * suspect.
+ * A probe returns the code of a fault, never its level; the table has the level. Sources: DCGM's and NVIDIA's
+ * catalogues, the agents of EKS, AzNHC and awsome-distributed-training, as far as they agree. Where they differ, a
+ * fault that can spoil results isolates the node, and a fault that only slows it makes it suspect.
  *
  * Ownership: rows are constants.
  * Units:     none.
@@ -15,28 +14,28 @@
 
 #include "base/macro.h"
 
-/* In rising order. */
+/* In rising order of severity. */
 typedef enum HealthLevel {
     HEALTH_OK,
-    HEALTH_SUSPECT, /* people are told; the node keeps its work */
-    HEALTH_DRAIN,   /* the node's work ends at the next checkpoint; it gets none until it is well */
+    HEALTH_SUSPECT, /* operators are notified; the node keeps its work */
+    HEALTH_DRAIN, /* the node's work ends at the next checkpoint; no new work until it is healthy */
     HEALTH_ISOLATE, /* the node's results cannot be trusted: its work ends now */
     HEALTH_LEVELS,
 } HealthLevel;
 
 typedef enum FaultScope {
     SCOPE_NODE,
-    SCOPE_SLOT, /* one GPU: its slot is lost, the node's other slots go on */
+    SCOPE_SLOT, /* one GPU: its slot is lost, the node's other slots are still used */
 } FaultScope;
 
 /* The event that ends a fault. */
 typedef enum FaultCure {
-    CURE_ITSELF, /* the next round that does not find the fault */
+    CURE_ITSELF, /* the next round of probes that does not find the fault */
     CURE_RESET,  /* a reset of the GPU */
-    CURE_CLEAR,  /* an operator's word */
+    CURE_CLEAR,  /* an operator clears the fault */
     CURE_REBOOT,
     CURE_REPAIR,
-    CURE_DENIAL, /* a reboot, or the cloud's denial for some time */
+    CURE_DENIAL, /* a reboot, or the cloud reports no notice for some time */
     CURES,
 } FaultCure;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpus.h - which GPUs this machine has, and which slot each one is.
+/* gpus.h - the GPUs of this machine, and the slot of each.
  *
- * Slot i is the i-th GPU in order of PCI address, among all GPUs that were seen since the boot. So a
- * GPU that falls off the bus does not move the others' slots.
+ * Slot i is the i-th GPU in order of PCI address, among all GPUs that were seen since the boot. So a GPU that falls
+ * off the bus does not change the slots of the other GPUs.
  *
  * Ownership: values.
  * Units:     none.
@@ -26,7 +26,7 @@ typedef struct Gpus {
 /* Lists NVIDIA's display controllers in <sysfs>/bus/pci/devices, without touching the hardware. */
 size_t gpus_list_pci(const char *sysfs, char ret[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX]);
 
-/* Returns the index of the GPU with that address, which is added when it is new; -1: no room. */
+/* Returns the index of the GPU with that address, and adds the GPU if it is new; -1: no room. */
 int gpus_place(Gpus *gpus, const char *pci);
 int gpus_find(const Gpus *gpus, const char *pci); /* -1: unknown */
 

@@ -43,7 +43,8 @@ static bool cure(KernelLog *log, const char *pci)
     return log->n_events + log->n_programs != before;
 }
 
-/* The same code on the same device is one event; when all places are taken the mildest goes. */
+/* Adds an event. The same code on the same device is one event; when all places are taken, the mildest event is
+ * replaced if it is milder. Returns whether the event is new or has become worse. */
 static bool keep(KernelLog *log, const KernelScene *scene, const XidEvent *xid, uint64_t seq)
 {
     for (size_t i = 0; i < log->n_events; i++) {
@@ -118,7 +119,8 @@ static bool is_suspect(Repeats repeats)
     return repeats.times >= XID_REPEATS && repeats.submissions >= XID_REPEATS_SUBMISSIONS;
 }
 
-/* A program that is not known is not counted: it may be the one before. */
+/* Counts a fault of the program in the GPU's slot. A fault of an unknown program is not counted, since it may belong
+ * to the program before. Returns whether the GPU has become suspect. */
 static bool note_program(KernelLog *log, const KernelScene *scene, const XidEvent *xid)
 {
     int slot = slot_of(scene, xid->pci);
@@ -156,7 +158,8 @@ static void note(KernelLog *log, const XidEvent *xid)
                    cause);
 }
 
-/* A GPU that is lost without a number is told of in three lines, of which the first has its address. */
+/* Adds the GPU's address to an event that lacks it: the driver reports a GPU that is lost without a number in three
+ * lines, and only the first has the address. */
 static void complete(KernelLog *log, uint64_t seq, XidEvent *xid)
 {
     enum { LINES = 3 };
@@ -169,7 +172,7 @@ bool kernel_log_take(KernelLog *log, const KernelScene *scene, const char *line,
     KernelRecord record;
     if (kernel_record_parse(line, n, &record) < 0 || record.seq < log->next_seq ||
         record.seq == UINT64_MAX)
-        return false; /* a dictionary's line, or one that is known */
+        return false; /* a line of a dictionary, or a known record */
     bool news = false;
     if (log->next_seq > 0 && record.seq > log->next_seq) {
         log->lost += record.seq - log->next_seq;
@@ -242,7 +245,7 @@ void kernel_log_forget(KernelLog *log)
     log->lost_is_news = false;
 }
 
-/* ---- between two lives of the daemon ---- */
+/* ---- state between two lives of the daemon ---- */
 
 static const char *const kind_names[XID_KINDS] = {"xid", "sxid", "pcie", "nic"};
 
@@ -305,14 +308,14 @@ static void read_event(JsonReader *r, KernelEvent *e)
     (void)json_get_int(r, "last", JSON_REQUIRED, 0, INT64_MAX, &last);
     (void)json_get_int(r, "at_usec", JSON_REQUIRED, 0, INT64_MAX, &at_usec);
     (void)json_get_int(r, "count", JSON_REQUIRED, 1, INT32_MAX, &count);
-    /* what a daemon of an earlier version kept has neither */
+    /* The state of a daemon of an earlier version has neither `kind` nor `word`. */
     int kind = is_switch ? XID_SWITCH : XID_GPU;
     (void)json_get_choice(r, "kind", JSON_OPTIONAL, kind_names, XID_KINDS, &kind);
     e->xid.kind = (XidKind)kind;
     e->xid.code = (int)code;
     int word = (int)xid_word(e->xid.kind, e->xid.code, e->xid.text);
     (void)json_get_choice(r, "word", JSON_OPTIONAL, word_names(), XID_WORDS, &word);
-    (void)json_close(r); /* its error is the parent's */
+    (void)json_close(r); /* the parent reader has its error */
     e->xid.word = (XidWord)word;
     e->first_seq = (uint64_t)first;
     e->last_seq = (uint64_t)last;
@@ -327,7 +330,7 @@ static void read_program(JsonReader *r, KernelProgram *p)
     (void)json_get_text(r, "pci", JSON_REQUIRED, p->pci, sizeof(p->pci));
     (void)json_get_text(r, "submission", JSON_REQUIRED, p->submission, sizeof(p->submission));
     (void)json_get_int(r, "boot_usec", JSON_REQUIRED, 0, INT64_MAX, &boot_usec);
-    (void)json_close(r); /* its error is the parent's */
+    (void)json_close(r); /* the parent reader has its error */
     p->code = (int)code;
     p->boot_usec = (uint64_t)boot_usec;
 }

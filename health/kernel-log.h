@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel-log.h - faults of devices that the kernel's log has reported and nobody has cured yet.
+/* kernel-log.h - faults of devices that the kernel's log has reported and that are not cured yet.
  *
- * The daemon reads the log again after a restart. An event has the key (boot id, record's sequence),
- * so that none is counted twice and none is missed. A reboot ends an event, and so does the driver's
- * message that the GPU was reset (154 to "None"), or an operator; a restart of the daemon does not.
+ * The daemon reads the log again after a restart. The key of an event is (boot id, number of the record), so that no
+ * event is counted twice or missed. An event ends at a reboot, at the driver's message that the GPU was reset (154
+ * to "None"), or by an operator; a restart of the daemon does not end it.
  *
- * A program's fault (Xid 13, 31, 43) asks for nothing, for programs have bugs. XID_REPEATS of them in a day on one
+ * A program's fault (Xid 13, 31, 43) needs no action, since programs have bugs. XID_REPEATS of them in a day on one
  * GPU, in programs of XID_REPEATS_SUBMISSIONS submissions at least, make that GPU suspect. Faults of the program of
  * one submission within XID_BURST_SEC count once: a crash has many lines, and a 13 is followed by a 43. NVSentinel
  * counts 13 and 31 likewise: two in a day, 15 s and 3 minutes apart.
  *
  * Ownership: a value; kernel_log_format() gives the caller a string.
- * Units:     seq is the kernel's number of a record; at_usec is CLOCK_REALTIME microseconds, boot_usec CLOCK_BOOTTIME.
+ * Units:     seq is the kernel's number of a record; at_usec is CLOCK_REALTIME microseconds, boot_usec
+ *            CLOCK_BOOTTIME.
  * Errors:    -EBADMSG: not a kernel log's state.
  * Threads:   loop thread only; no I/O.
  */
@@ -33,24 +34,23 @@ enum {
 typedef char PciAddress[PCI_ADDRESS_MAX];
 typedef char SubmissionId[KERNEL_LOG_SUBMISSION_MAX + 1];
 
-/* The state of the machine, as far as it is known beside the log. */
+/* The facts about the machine that the log is judged with. */
 typedef struct KernelScene {
     uint64_t now_usec;  /* CLOCK_REALTIME */
     uint64_t boot_usec; /* CLOCK_BOOTTIME */
     XidOverrides overrides;
-    const PciAddress *gpus; /* of slot i */
+    const PciAddress *gpus; /* the GPU of slot i */
     size_t n_gpus;
-    const SubmissionId
-        *submissions; /* of the rank in slot i, or of the last one there; empty: none */
+    const SubmissionId *submissions; /* of slot i's present or last rank; empty: none */
     size_t n_submissions;
 } KernelScene;
 
 /* A program's fault. */
 typedef struct KernelProgram {
-    int code; /* of the last record */
+    int code; /* code of the last record */
     PciAddress pci;
     SubmissionId submission;
-    uint64_t boot_usec; /* of the first record */
+    uint64_t boot_usec; /* time of the first record */
 } KernelProgram;
 
 typedef struct KernelEvent {
@@ -61,30 +61,29 @@ typedef struct KernelEvent {
 
 typedef struct KernelLog {
     char boot_id[40];
-    uint64_t next_seq; /* records before this number were read; 0: none was */
+    uint64_t next_seq; /* all records before this number were read; 0: none was */
     KernelEvent events[KERNEL_LOG_EVENTS_MAX];
     size_t n_events;
     KernelProgram programs[KERNEL_LOG_PROGRAMS_MAX]; /* the oldest first */
     size_t n_programs;
-    int noted; /* number of events that ask for nothing */
+    int noted; /* number of events that need no action */
     char note
-        [XID_TEXT_MAX]; /* the last of them, for people: "Xid 45 on 0000:dc:00, caused by Xid 149" */
-    PciAddress
-        pending; /* "NVRM: The NVIDIA GPU 0000:3b:00", whose sentence may end in another record */
+        [XID_TEXT_MAX]; /* the last such event, for people: "Xid 45 on 0000:dc:00, caused by Xid 149" */
+    PciAddress pending; /* the GPU of a message that may go on in the next records */
     uint64_t pending_seq;
     uint64_t lost;     /* number of records that were overwritten before they were read */
     char unread[128];  /* why the log cannot be read; empty: it can */
-    bool is_needed;    /* a log that cannot be read is a fault */
+    bool is_needed;    /* whether a log that cannot be read is a fault */
     bool lost_is_news; /* records were lost since the last round of probes */
 } KernelLog;
 
-/* Forgets the events of every boot but this one. */
+/* Forgets all events if they are of another boot. */
 void kernel_log_begin(KernelLog *log, const char *boot_id);
-/* Reads one record; returns true when an event is new, became worse or was cured. */
+/* Processes one record. Returns whether an event is new, has become worse, or was cured. */
 bool kernel_log_take(KernelLog *log, const KernelScene *scene, const char *line, size_t n);
 /* Adds the open events to *ret as findings. */
 void kernel_log_judge(const KernelLog *log, const KernelScene *scene, ProbeResult *ret);
-/* Forgets every event, since an operator says that the GPUs are repaired. */
+/* Forgets all events. Called when an operator declares the GPUs repaired. */
 void kernel_log_forget(KernelLog *log);
 
 int kernel_log_format(const KernelLog *log, char **ret);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nvml.h - the part of NVIDIA's management library that probe-gpu.c calls.
  *
- * The declarations are ours, so that the build needs no header of the library; it is opened at run
- * time, where there is one.
+ * The declarations are ours, so that the build needs no header of the library. The library is opened at run time, if
+ * it is installed.
  *
  * Ownership: handles belong to the library.
  * Units:     bytes, counts; link widths in lanes.
- * Errors:    NvmlReturn as the library gives it.
- * Threads:   the probe's only one.
+ * Errors:    NvmlReturn as the library returns it.
+ * Threads:   the probe's only thread.
  * Source:    NVML's ABI, stable since driver 470; the recovery action since 570.
  */
 #pragma once
@@ -70,7 +70,7 @@ enum {
     NVML_LINK_CRC_DATA = 3,
 };
 
-/* Clock-event reasons. Idle (1) and the software power cap (4) are everyday. */
+/* Clock-event reasons. Idle (1) and the software power cap (4) are normal. */
 enum {
     NVML_CLOCKS_IDLE = 0x1,
     NVML_CLOCKS_HW_SLOWDOWN = 0x8,
@@ -80,7 +80,7 @@ enum {
     NVML_CLOCKS_POWER_BRAKE = 0x80,
 };
 
-/* The functions that are called: name, arguments. One that a library lacks gives FUNCTION_NOT_FOUND. */
+/* The functions that are called: name, arguments. A function that the library lacks returns FUNCTION_NOT_FOUND. */
 #define NVML_FUNCTIONS(F)                                                                          \
     F(nvmlInit_v2, (void))                                                                         \
     F(nvmlShutdown, (void))                                                                        \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-clock.c - whether the wall clock can be right.
+/* probe-clock.c - checks whether the wall clock can be right.
  *
- * Nothing that decides uses it, but people order incidents by it, and TLS and S3 refuse a clock
- * that is minutes off. A clock that nobody disciplines is not a finding: machines without NTP have
- * one. A step against boottime is: what was logged before and after it can't be compared.
+ * No decision uses the wall clock, but people order incidents by it, and TLS and S3 refuse a clock that is minutes
+ * off. A clock without synchronisation is not a finding: machines without NTP have one. A step against boottime is a
+ * finding: times that were logged before and after the step can't be compared.
  *
  * State: {"boot_id", "offset_usec": realtime - boottime}. */
 #include "health/probe.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-disk.c - room left where this node writes, and whether a small write gets to the disk.
+/* probe-disk.c - checks the free space where this node writes, and whether a small write reaches the disk.
  *
- * State: {"slow": {folder: rounds in a row}}; a single slow write is somebody else's burst. */
+ * State: {"slow": {folder: rounds in a row}}. A single slow write is not a finding: other programs may have caused
+ *        it. */
 #include "health/probe.h"
 
 #include "base/cleanup.h"
@@ -14,7 +15,7 @@
 
 enum { SLOW_MSEC = 1000, SLOW_ROUNDS = 3, INODES_MIN = 1024 };
 
-/* Microseconds that a write of 4 KiB with fsync takes; the file has no name. */
+/* Measures how many microseconds a write of 4 KiB with fsync takes. The file has no name. */
 static int time_write(const char *folder, uint64_t *ret_usec)
 {
     char block[4096], path[PATH_MAX];
@@ -25,7 +26,7 @@ static int time_write(const char *folder, uint64_t *ret_usec)
         (void)snprintf(path, sizeof(path), "%s/.probe-disk", folder);
         fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (fd >= 0)
-            (void)unlink(path); /* if it stays, the next run takes it */
+            (void)unlink(path); /* if this fails, the next run uses the file again */
     }
     if (fd < 0)
         return -errno;
@@ -44,7 +45,7 @@ static void look_at_writes(const char *folder, const json_t *state, ProbeResult 
     double rounds = 0;
     int r = time_write(folder, &usec);
     if (r == -EROFS)
-        return; /* said already */
+        return; /* reported already */
     if (r < 0) {
         probe_find_fault(ret, r == -ENOSPC ? FAULT_DISK_FULL : FAULT_DISK_WRITE, -1,
                          "%s: a write of 4 KiB fails: %s", folder, strerror(-r));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-gpu.c - NVIDIA's GPUs, through NVML where its library is.
+/* probe-gpu.c - checks NVIDIA's GPUs, through NVML if its library is installed.
  *
- * Where the library is absent, or finds no device, the machine has no GPUs: it is well, unless the
- * node expects some. A query that the driver does not support is skipped. The GPU counts of the bus
- * (sysfs), of NVML and of the configuration are compared, because a GPU can fall off without a message.
+ * If the library is absent, or finds no device, the machine has no GPUs, which is healthy unless the node expects
+ * some. A query that the driver does not support is skipped. The GPU counts of the bus (sysfs), of NVML and of the
+ * configuration are compared, because a GPU can fall off without a message.
  *
  * State: {"boot_id", "usec", "gpus": [all seen since the boot], "counters": {pci: {...}}}. */
 #include "health/gpus.h"
@@ -31,21 +31,22 @@ typedef struct GpuLook {
     const ProbeContext *context;
     ProbeResult *result;
     const Nvml *nvml;
-    Gpus gpus;                   /* all seen since the boot */
-    uint64_t seen, lost;         /* bit i: place i */
-    uint64_t throttled;          /* for reasons that are reported relative to the others */
-    double elapsed_sec;          /* since the last run; 0: unknown */
-    const json_t *before;        /* counters of the last run; NULL: of another boot */
-    NvmlDevice device;           /* the one that is looked at */
-    int slot;                    /* its place */
-    const json_t *device_before; /* its counters */
-    json_t *counters;            /* for the next run */
-    char name[NAME_MAX_BYTES];   /* for evidence */
+    Gpus gpus;                   /* all GPUs seen since the boot */
+    uint64_t seen, lost;         /* sets of slots: bit i is slot i */
+    uint64_t throttled;          /* slots throttled for reasons that are compared between GPUs */
+    double elapsed_sec;          /* time since the last run; 0: unknown */
+    const json_t *before;        /* counters of the last run; NULL: it was in another boot */
+    NvmlDevice device;           /* the GPU that is checked now */
+    int slot;                    /* slot of that GPU */
+    const json_t *device_before; /* counters of that GPU in the last run */
+    json_t *counters;            /* counters of that GPU for the next run */
+    char name[NAME_MAX_BYTES];   /* name of that GPU in findings */
 } GpuLook;
 
 /* ---- the library ---- */
 
-/* Whatever the arguments are, the caller's registers are left alone: one function stands for all. */
+/* Replaces every function that the library lacks. A call with any arguments is safe, since the function leaves the
+ * caller's registers alone. */
 static NvmlReturn is_missing(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
 
 static bool open_library(const char *path, Nvml *ret)
@@ -66,8 +67,8 @@ static bool open_library(const char *path, Nvml *ret)
 
 #define find_gpu_fault(l, fault, ...) probe_find_fault((l)->result, fault, (l)->slot, __VA_ARGS__)
 
-/* True when the call gave a value. A GPU that is lost, or that needs a reset, answers so to any call.
- */
+/* Returns whether the call has returned a value, and reports an error as a finding. A GPU that is lost, or that
+ * needs a reset, returns that error at any call. */
 static bool good(GpuLook *l, NvmlReturn r, const char *what)
 {
     uint64_t bit = l->slot >= 0 ? UINT64_C(1) << l->slot : 0;
@@ -82,7 +83,7 @@ static bool good(GpuLook *l, NvmlReturn r, const char *what)
         break;
     }
     if (l->lost & bit)
-        return false; /* said already */
+        return false; /* reported already */
     l->lost |= bit;
     if (r == NVML_ERROR_GPU_IS_LOST)
         find_gpu_fault(l, FAULT_GPU_LOST, "%s: NVML says that the GPU is lost", l->name);
@@ -94,7 +95,8 @@ static bool good(GpuLook *l, NvmlReturn r, const char *what)
     return false;
 }
 
-/* A counter's rise since the last run; false when it was not known, or began anew. */
+/* Computes a counter's rise since the last run. Returns false if the last value is unknown, or the counter began
+ * anew. */
 static bool rose(GpuLook *l, const char *name, double value, double *ret)
 {
     double before;
@@ -177,7 +179,8 @@ static void look_at_pages(GpuLook *l)
                        l->name);
 }
 
-/* Looks for memory of processes where no rank of ours runs; twice in a row, since a process may be about to end. */
+/* Looks for memory of other processes on a GPU where no rank of ours runs. Only the second time in a row isolates,
+ * since a process may be about to end. */
 static void look_at_strangers(GpuLook *l)
 {
     NvmlProcess processes[PROCESSES_MAX];
@@ -232,8 +235,8 @@ static void look_at_clocks(GpuLook *l)
 
 /* ---- links ---- */
 
-/* An error a 1e12 bits, which the link's own check allows: 16 a minute for 16 lanes of the fourth
- * generation, 31 of the fifth. */
+/* Allows one error in 1e12 bits, as the link's own check does: 16 a minute for 16 lanes of the fourth generation, 31
+ * for the fifth. */
 static double replays_per_minute_max(unsigned generation, unsigned width)
 {
     static const double giga_transfers[] = {2.5, 5, 8, 16, 32, 64};
@@ -311,9 +314,9 @@ static void look_at_nvlink(GpuLook *l)
                        l->name, delta);
 }
 
-/* ---- all ---- */
+/* ---- all GPUs ---- */
 
-/* Finds the place of the GPU and its names; false when even these can't be had. */
+/* Finds the slot of the GPU and its names. Returns false if even these cannot be read. */
 static bool identify(GpuLook *l, unsigned i)
 {
     const Nvml *n = l->nvml;
@@ -355,7 +358,7 @@ static void look_at_gpu(GpuLook *l)
     (void)json_object_set_new(json_object_get(l->result->state, "counters"), gpu->pci, l->counters);
 }
 
-/* Sync boost and software's thermal limit are reported where fewer than half of the GPUs have them. */
+/* Reports sync boost and the software's thermal limit if fewer than half of the GPUs have them. */
 static void compare_clocks(GpuLook *l)
 {
     int all = __builtin_popcountll(l->seen), held = __builtin_popcountll(l->throttled);
@@ -413,7 +416,7 @@ static void look_at_all(GpuLook *l, size_t n_bus)
     n = MIN(n, (unsigned)PROBE_SLOTS_MAX);
     NvmlDevice devices[PROBE_SLOTS_MAX] = {0};
     bool known[PROBE_SLOTS_MAX] = {false};
-    for (unsigned i = 0; i < n; i++) { /* every place must be known before slots are named */
+    for (unsigned i = 0; i < n; i++) { /* all GPUs must be known before slots are named */
         known[i] = identify(l, i);
         devices[i] = l->device;
     }
@@ -431,7 +434,7 @@ static void look_at_all(GpuLook *l, size_t n_bus)
     }
     compare_clocks(l);
     compare_counts(l, n, n_bus);
-    (void)l->nvml->nvmlSystemGetDriverVersion(driver, sizeof(driver)); /* for people */
+    (void)l->nvml->nvmlSystemGetDriverVersion(driver, sizeof(driver)); /* shown to people */
     (void)snprintf(l->result->note, sizeof(l->result->note), "%u GPU%s, driver %.79s", n,
                    n == 1 ? "" : "s", driver);
 }
@@ -450,7 +453,7 @@ static int run_gpu_probe(const ProbeContext *context, ProbeResult *ret, Error *e
         NvmlReturn r = nvml.nvmlInit_v2();
         if (r == NVML_SUCCESS) {
             look_at_all(&l, n_bus);
-            (void)nvml.nvmlShutdown(); /* the process ends */
+            (void)nvml.nvmlShutdown(); /* the process ends anyway */
         } else {
             char why[64];
             (void)snprintf(why, sizeof(why), "nvmlInit gives error %d", (int)r);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
+/* probe-host.c - checks memory, the kernel's out-of-memory killer, and processes stuck in the kernel.
  *
- * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}, "since": {the same: usec}}. A process
- * is stuck when all runs of half a minute find it in D state and it has not been woken between them: one that reads a
- * disk all day is found in that state as well, and two runs may follow each other at once. */
+ * State: {"oom_kills", "stuck": {"<pid>-<start time>": number of its sleeps}, "since": {"<pid>-<start time>":
+ *        usec}}.
+ *
+ * A process is stuck if all runs within half a minute find it in D state, and it was not woken between them. A
+ * process that reads a disk all day is often found in D state, too, and two runs may follow each other at once. */
 #include "health/probe.h"
 
 #include "base/cleanup.h"
@@ -17,7 +19,7 @@
 
 enum { MEMORY_MIN_PERCENT = 3, STUCK_SEC = 30, STUCK_MAX = 64, PROCESSES_MAX = 20000 };
 
-/* The number behind "Name:" or "name " in a file of such lines. */
+/* Finds the number after "Name:" or "name " in a file of such lines. */
 static bool find_number(const char *path, const char *name, uint64_t *ret)
 {
     char line[SYSFS_LINE_MAX];
@@ -51,8 +53,8 @@ static void look_at_memory(const ProbeContext *context, ProbeResult *ret)
     (void)json_object_set_new(ret->state, "oom_kills", json_real((double)kills));
 }
 
-/* "pid (name) D ppid ... starttime": the name may hold anything. Threads of the kernel (children of
- * 2) may rest so for ever. */
+/* Returns whether a line of /proc/<pid>/stat, "pid (name) D ppid ... starttime", shows a process in D state. The
+ * name may contain anything. Kernel threads (children of 2) do not count, since they may stay in D state for ever. */
 static bool is_blocked(const char *line, char *ret_name, size_t size, uint64_t *ret_start)
 {
     const char *open = strchr(line, '('), *close = strrchr(line, ')');
@@ -68,7 +70,7 @@ static bool is_blocked(const char *line, char *ret_name, size_t size, uint64_t *
     return p && sysfs_parse_number(p, ret_start) == 0;
 }
 
-/* Notes a process in D state. Returns for how long it has not been woken, as far as the runs before tell. */
+/* Notes a process in D state. Returns for how long it has not been woken, as far as earlier runs show. */
 static double unwoken_usec(const ProbeContext *context, json_t *state, const char *key,
                            uint64_t sleeps)
 {
@@ -100,8 +102,7 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
             !is_blocked(line, name, sizeof(name), &start))
             continue;
         (void)snprintf(path, sizeof(path), "%s/%s/status", context->proc, e->d_name);
-        (void)find_number(path, "voluntary_ctxt_switches",
-                          &sleeps); /* it may have ended: never again */
+        (void)find_number(path, "voluntary_ctxt_switches", &sleeps); /* fails if it has ended */
         (void)snprintf(key, sizeof(key), "%.10s-%" PRIu64, e->d_name, start);
         if (unwoken_usec(context, ret->state, key, sleeps) < STUCK_SEC * 1e6)
             continue;
@@ -109,7 +110,7 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
             (void)snprintf(first, sizeof(first), "%s (%.10s)", name, e->d_name);
     }
     if (dir)
-        (void)closedir(dir); /* it was read only */
+        (void)closedir(dir); /* cannot fail: it was only read */
     if (stuck > 0)
         probe_find_fault(ret, FAULT_STUCK_PROCESSES, -1,
                          "%d process%s stuck in the kernel for %d s or more, %s first", stuck,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-rdma.c - EFA and other RDMA devices as sysfs shows them: how many, ports, rates, counters.
+/* probe-rdma.c - checks EFA and other RDMA devices as sysfs shows them: their number, ports, rates and counters.
  *
- * State: {"usec", "absent": rounds in a row that lacked devices, "devices": {name: {counters}},
- * "buckets": {"<device>/<counter>": tokens}}. Counters' limits are token buckets: a burst that may
- * come at once, refilled by one a second. */
+ * State: {"usec", "absent": rounds in a row that lacked devices, "devices": {name: {counters}}, "buckets":
+ *        {"<device>/<counter>": tokens}}. The limits of counters are token buckets: a burst that may come at once,
+ *        refilled by one token a second. */
 #include "health/probe.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ typedef struct CounterRule {
     double burst;
 } CounterRule;
 
-/* The bursts that EKS alerts at. */
+/* The bursts at which EKS raises an alert. */
 static const CounterRule rules[] = {
     {"rx_drops", 100},
     {"rdma_write_wr_err", 100},
@@ -35,15 +35,15 @@ enum { ABSENT_ROUNDS = 2 /* devices may appear late after a boot */, PORT = 1, D
 typedef struct RdmaLook {
     const ProbeContext *context;
     ProbeResult *result;
-    char folder[PATH_MAX]; /* of all devices */
+    char folder[PATH_MAX]; /* folder of all devices */
     const char *device;
-    double elapsed_sec; /* since the last run; 0: unknown */
-    json_t *counters;   /* of this device, for the next run */
+    double elapsed_sec; /* time since the last run; 0: unknown */
+    json_t *counters;   /* counters of this device for the next run */
     const json_t *before;
 } RdmaLook;
 
-/* True with *ret_delta when the counter is there and was known before; one that has gone down was
- * reset and begins anew. */
+/* Returns true, with *ret_delta, if the counter exists and was known before. A counter that has gone down was reset,
+ * and begins anew. */
 static bool count(RdmaLook *l, const char *name, double *ret_delta)
 {
     uint64_t value;
@@ -82,14 +82,14 @@ static void look_at_counters(RdmaLook *l)
                          l->device, lost, l->elapsed_sec);
 }
 
-/* "4: ACTIVE" */
+/* Returns whether a line such as "4: ACTIVE" names the wanted state. */
 static bool is_state(const char *line, const char *wanted)
 {
     const char *word = strchr(line, ':');
     return word && strcmp(word + 1 + strspn(word + 1, " "), wanted) == 0;
 }
 
-/* The port's rate in Gb/s; 0 unknown. */
+/* Checks the port. Returns its rate in Gb/s; 0: unknown. */
 static uint64_t look_at_port(RdmaLook *l)
 {
     char state[SYSFS_LINE_MAX], phys[SYSFS_LINE_MAX], rate[SYSFS_LINE_MAX];
@@ -143,7 +143,7 @@ static int run_rdma_probe(const ProbeContext *context, ProbeResult *ret, _unused
     const char *boot_id = json_string_value(json_object_get(context->state, "boot_id"));
     ProbeContext fresh = *context;
     if (!boot_id || strcmp(boot_id, context->boot_id) != 0) {
-        fresh.state = NULL; /* counters begin at each boot */
+        fresh.state = NULL; /* counters begin anew at each boot */
         l.context = &fresh;
     }
     if (probe_recall(l.context->state, "usec", &before_usec) && now_usec > before_usec)

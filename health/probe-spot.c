@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe-spot.c - whether the cloud is about to take this instance: AWS's notices, by the instance's metadata (IMDSv2).
+/* probe-spot.c - checks whether the cloud is about to take this instance: AWS's notices in the instance's metadata
+ * (IMDSv2).
  *
- * A notice comes two minutes before the instance goes. It drains the node, so that its job saves and goes on elsewhere.
- * A moment later the endpoint may report no notice, or may not answer any more, while the instance still goes. So a
- * notice holds until a reboot, or until the endpoint has denied it for so long that the instance cannot be the one that
- * went: it was spared, or has been woken from hibernation.
+ * A notice comes two minutes before the instance is taken. It drains the node, so that its job saves and continues
+ * elsewhere. Soon afterwards the endpoint may report no notice, or may not answer any more, while the instance is
+ * still taken. So a notice counts until a reboot, or until the endpoint has reported no notice for so long that this
+ * instance was spared, or has been woken from hibernation.
  *
- * A recommendation to rebalance says that a notice is likelier than usual. Instances live on for days with one, and the
- * node is suspect.
+ * A recommendation to rebalance says that a notice is likelier than usual. Instances may run on for days with one,
+ * so the node is only suspect.
  *
- * An endpoint that does not answer is a finding after SILENCES_MAX looks: one answer that is lost is nobody's fault.
+ * An endpoint that does not answer is a finding after SILENCES_MAX runs, since a single answer may be lost.
  *
- * State: {"boot_id", "noticed_usec": boottime of the last look that saw the notice, "notice": its text, "silences"}.
+ * State: {"boot_id", "noticed_usec": boottime of the last run that saw the notice, "notice": its text, "silences"}.
  *
  * Source: Amazon EC2 User Guide, "Spot Instance interruption notices", "EC2 instance rebalance recommendations",
- *         "Use the Instance Metadata Service". */
+ *         "Use the Instance Metadata Service".
+ */
 #include "health/probe.h"
 
 #include "base/clock.h"
@@ -28,10 +30,10 @@
 #include <string.h>
 
 enum {
-    WHOLE_MSEC = 3000, /* for all requests together; the metadata answer within milliseconds */
+    WHOLE_MSEC = 3000, /* for all requests together; the service answers within milliseconds */
     REPLY_MAX = 4096,
     TOKEN_SEC = 60,
-    SILENCES_MAX = 12, /* a minute of them */
+    SILENCES_MAX = 12, /* runs without an answer: a minute */
     DENIED_SEC = 900,
 };
 
@@ -63,14 +65,14 @@ static size_t on_body(char *data, _unused_ size_t one, size_t n, void *userdata)
 {
     Reply *reply = userdata;
     if (n > REPLY_MAX - reply->n)
-        return 0; /* the transfer fails */
+        return 0; /* makes the transfer fail */
     memcpy(reply->body + reply->n, data, n);
     reply->n += n;
     reply->body[reply->n] = '\0';
     return n;
 }
 
-/* Past any proxy, to no other place that a reply names. */
+/* Sends a request, not through any proxy, and follows no redirect. */
 static int http_request(Spot *spot, const char *method, const char *path, const char *header,
                         Reply *ret, Error *err)
 {
@@ -126,7 +128,8 @@ static int get_token(Spot *spot, Error *err)
     return 0;
 }
 
-/* 1 with the texts of two keys (the second may be absent), 0 if there is no such document. */
+/* Reads a document. Returns 1 with the texts of two keys (the second may be absent), or 0 if there is no such
+ * document. */
 static int get_document(Spot *spot, const char *path, const char *first, char ret_first[64],
                         const char *second, char ret_second[64], Error *err)
 {
@@ -152,11 +155,11 @@ static int get_document(Spot *spot, const char *path, const char *first, char re
     return 1;
 }
 
-/* ---- what it comes to ---- */
+/* ---- the result ---- */
 
 typedef struct Memory {
     double noticed_usec, silences;
-    char notice[PROBE_TEXT_MAX]; /* "": none */
+    char notice[PROBE_TEXT_MAX]; /* "": no notice */
 } Memory;
 
 static void recall(const ProbeContext *context, Memory *ret)
@@ -172,7 +175,7 @@ static void recall(const ProbeContext *context, Memory *ret)
         (void)snprintf(ret->notice, sizeof(ret->notice), "%s", notice);
 }
 
-/* Asks for the notice and the recommendation; both are "" where there is none. */
+/* Requests the notice and the recommendation; each is "" if there is none. */
 static int look(const ProbeContext *context, char notice[PROBE_TEXT_MAX],
                 char advice[PROBE_TEXT_MAX], Error *err)
 {
@@ -231,7 +234,7 @@ static int run_spot_probe(const ProbeContext *context, ProbeResult *ret, _unused
         memory.noticed_usec = now;
         memcpy(memory.notice, notice, sizeof(memory.notice));
     } else if (r < 0) {
-        memory.noticed_usec = now; /* if there was one, it was not denied */
+        memory.noticed_usec = now; /* an earlier notice was not denied */
     } else if (now >= memory.noticed_usec + DENIED_SEC * 1e6) {
         memory.notice[0] = '\0';
     }

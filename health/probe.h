@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h - one check of this machine's health; the interface that every probe implements.
  *
- * A probe touches devices and drivers that may hang. So sdtraind runs each probe in a child process
- * (sdtraind --probe NAME) and kills one that does not answer in its time, which is a finding too.
- * The daemon keeps a probe's state (counters, buckets) between runs: it goes in with the context and
- * comes out with the result.
+ * A probe touches devices and drivers that may hang. So sdtraind runs each probe in a child process (sdtraind
+ * --probe NAME) and kills a probe that exceeds its timeout, which is a finding, too. The daemon keeps a probe's
+ * state (counters, buckets) between runs: the state is passed in the context and returned in the result.
  *
- * Ownership: a probe's run() fills a ProbeResult; probe_result_clear() and probe_context_clear()
- *            free the JSON that they hold. Probes are constants.
+ * Ownership: a probe's run() fills a ProbeResult; probe_result_clear() and probe_context_clear() free the JSON that
+ *            they hold. Probes are constants.
  * Units:     *_usec microseconds (boottime), *_bytes bytes.
- * Errors:    a probe that cannot find out returns -errno with text. A fault that it finds is a
- *            finding and no error.
- * Threads:   its process has one.
+ * Errors:    a probe that cannot do its check returns -errno with text. A fault that it finds is a finding, not an
+ *            error.
+ * Threads:   the probe's process has one thread.
  */
 #pragma once
 
@@ -39,10 +38,10 @@ typedef struct ProbeResult {
     ProbeFinding findings[PROBE_FINDINGS_MAX];
     size_t n_findings;         /* 0: healthy */
     char note[PROBE_TEXT_MAX]; /* the inventory, for people: "8 GPUs, driver 570.86" */
-    json_t *state;             /* the context's state of the next run; NULL: none */
+    json_t *state;             /* the state for the context of the next run; NULL: none */
 } ProbeResult;
 
-/* Configuration of the node, and its state, as probes need them. */
+/* The configuration and the state of the node, as far as probes need them. */
 typedef struct ProbeContext {
     char run_dir[PROBE_PATH_MAX], log_dir[PROBE_PATH_MAX]; /* folders that must have room */
     char nvml[PROBE_PATH_MAX];                             /* path of NVIDIA's management library */
@@ -52,9 +51,9 @@ typedef struct ProbeContext {
     int64_t gpus, rdma_devices; /* numbers expected on this node */
     int64_t n_slots;
     uint64_t busy_slots;                /* bit i: slot i hosts one of our ranks */
-    int64_t probe_sec;                  /* after which this probe is killed */
-    char spot_endpoint[PROBE_PATH_MAX]; /* of the instance's metadata; "": nobody is asked */
-    json_t *state; /* the result's state of the run before; NULL: this is the first run */
+    int64_t probe_sec;                  /* seconds after which this probe is killed */
+    char spot_endpoint[PROBE_PATH_MAX]; /* URL of the instance's metadata; "": none is read */
+    json_t *state; /* the state in the result of the last run; NULL: this is the first run */
 } ProbeContext;
 
 typedef struct Probe {
@@ -75,11 +74,11 @@ void probe_find_fault(ProbeResult *result, FaultCode fault, int slot, const char
 void probe_result_clear(ProbeResult *result);
 void probe_context_clear(ProbeContext *context);
 
-/* A context travels to the child, and a result back, as JSON. -EBADMSG: the text is neither. */
+/* The context is sent to the child, and the result back, as JSON. -EBADMSG: the text is not valid. */
 int probe_result_format(const ProbeResult *result, char **ret);
 int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error *err);
 int probe_context_format(const ProbeContext *context, char **ret);
 int probe_context_parse(const char *text, size_t n_bytes, ProbeContext *ret, Error *err);
 
-/* Reads a number that the run before left under key; false when there is none. */
+/* Reads a number that the last run has stored under key. Returns false if there is none. */
 bool probe_recall(const json_t *state, const char *key, double *ret);

@@ -11,30 +11,31 @@
 /* ---- the table ---- */
 
 /* Sources: "catalogue" is NVIDIA's list of Xids with its bucket of actions; "EKS" what the EKS node monitoring agent
- * calls fatal; "AzNHC" what azurehpc-health-checks does; "gpud", "NVSentinel" and "kernel" are their sources. */
+ *          calls fatal; "AzNHC" what azurehpc-health-checks does; "gpud", "NVSentinel" and "kernel" are the source
+ *          code of these. */
 /* clang-format off */
 static const XidRow table[] = {
-    /* A program's fault, as a rule. */
+    /* Usually a program's fault. */
     {XID_GPU, 13, 13, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
     {XID_GPU, 31, 31, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
     {XID_GPU, 43, 43, XID_ANY, XID_PROGRAM, "catalogue: ignore, a program's"},
-    /* A program is over: the text names what ended it. */
+    /* A program was ended: the text names the Xid that caused it. */
     {XID_GPU, 45, 45, XID_ANY, XID_NOTE, "catalogue: ignore, see the Xid that caused it"},
     {XID_GPU, 46, 46, XID_ANY, XID_RESET, "EKS"},
-    /* 48 and 95 spoil what lies in that GPU's memory. */
+    /* 48 and 95 spoil the data in that GPU's memory. */
     {XID_GPU, 48, 48, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 54, 54, XID_ANY, XID_ISOLATE, "catalogue: power cables; EKS"},
     {XID_GPU, 62, 62, XID_ANY, XID_RESET, "EKS; AzNHC"},
-    /* A row was remapped, or will be: NVML tells which. */
+    /* A memory row was remapped, or will be; NVML shows which of the two. */
     {XID_GPU, 63, 63, XID_ANY, XID_NOTE, "catalogue: ignore; fatal for EKS and AzNHC"},
     {XID_GPU, 64, 64, XID_ANY, XID_RESET, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 68, 69, XID_ANY, XID_NOTE, "catalogue: application; fatal for AzNHC"},
-    /* The fabric; with an SXid, the switch. */
+    /* The NVLink fabric; together with an SXid, the switch. */
     {XID_GPU, 74, 74, XID_ANY, XID_ISOLATE, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 79, 79, XID_ANY, XID_REBOOT, "catalogue: reboot; EKS; AzNHC"},
     {XID_GPU, 81, 81, XID_ANY, XID_SUSPECT, "catalogue: contact support; fatal for AzNHC"},
     {XID_GPU, 92, 92, XID_ANY, XID_NOTE, "catalogue: ignore; fatal for AzNHC"},
-    /* 95 contained in one program. */
+    /* The fault of 95, contained in one program. */
     {XID_GPU, 94, 94, XID_ANY, XID_NOTE, "catalogue: application"},
     {XID_GPU, 95, 95, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS"},
     {XID_GPU, 109, 110, XID_ANY, XID_RESET, "catalogue: reset; EKS"},
@@ -46,8 +47,9 @@ static const XidRow table[] = {
     {XID_GPU, 140, 140, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS"},
     {XID_GPU, 142, 142, XID_ANY, XID_RESET, "EKS"},
     {XID_GPU, 143, 143, XID_ANY, XID_RESET, "catalogue: reset; EKS"},
-    /* NVLink from Blackwell on: the same code is daily work or a dead link. The catalogue has an action for each
-     * subcode, and all of severity Fatal ask for a reset. gpud took Nonfatal for Fatal once and had to undo it. */
+    /* NVLink, from Blackwell on: the same code is either daily work or a dead link. The catalogue has an action for
+     * each subcode, and all subcodes of severity Fatal need a reset. gpud once treated Nonfatal as Fatal, and had to
+     * undo it. */
     {XID_GPU, 144, 150, XID_WORD_FATAL, XID_RESET, "catalogue: reset, by severity; gpud"},
     {XID_GPU, 144, 150, XID_WORD_NONFATAL, XID_NOTE, "catalogue: ignore, by severity; gpud"},
     {XID_GPU, 144, 150, XID_ANY, XID_NOTE, "catalogue: by severity; no word, no severity"},
@@ -64,11 +66,11 @@ static const XidRow table[] = {
     {XID_SWITCH, XID_ANY, XID_ANY, XID_WORD_FATAL, XID_ISOLATE, "NVIDIA's fabric manager: fatal SXids stop the fabric"},
     {XID_SWITCH, XID_ANY, XID_ANY, XID_WORD_NONFATAL, XID_NOTE, "NVIDIA's fabric manager: non-fatal SXids are logged"},
 
-    /* The kernel resets a link after a fatal error; what ran over it is gone. Corrected ones are daily work. */
+    /* The kernel resets a link after a fatal error, and transfers on the link are lost. Corrected errors are normal. */
     {XID_PCIE, XID_ANY, XID_ANY, XID_WORD_FATAL, XID_RESET, "kernel: PCIe AER, severity=Uncorrected (Fatal)"},
     {XID_PCIE, XID_ANY, XID_ANY, XID_ANY, XID_NOTE, "kernel: PCIe AER, Uncorrected (Non-Fatal), Corrected"},
-    /* A NIC's driver recovers by itself, and says Fatal when a virtual function is merely taken away. A port that stays
-     * down drains by the probe rdma. */
+    /* A NIC's driver recovers by itself, and reports Fatal even when a virtual function is merely taken away. A port
+     * that stays down drains the node through the probe rdma. */
     {XID_NIC, XID_ANY, XID_ANY, XID_WORD_FATAL, XID_SUSPECT, "kernel: mlx5's health, PCIe AER of efa and mlx5_core"},
     {XID_NIC, XID_ANY, XID_ANY, XID_ANY, XID_NOTE, "kernel: the same, of a lower severity"},
 };
@@ -115,9 +117,9 @@ const char *xid_row_name(const XidRow *row, char ret[XID_ROW_NAME_MAX])
     return ret;
 }
 
-/* ---- what is asked for ---- */
+/* ---- actions ---- */
 
-/* Tells how much of the event the row names; 0: it is another's. */
+/* Returns how much of the event the row names; 0: the row does not fit. */
 static int fit(const XidRow *row, XidKind kind, int code, XidWord word)
 {
     bool has_code = row->first != XID_ANY, has_word = row->word != XID_ANY;
@@ -140,7 +142,7 @@ XidAction xid_action(const XidOverrides *overrides, XidKind kind, int code, XidW
 {
     const XidRow *row = best_of(table, ELEMENTSOF(table), kind, code, word);
     if (row && row->action == XID_CURED)
-        return XID_CURED; /* no setting keeps a fault that is over */
+        return XID_CURED; /* no setting keeps a cured fault */
     const XidRow *own = best_of(overrides->rows, overrides->n, kind, code, word);
     return own ? own->action : row ? row->action : XID_SUSPECT;
 }
@@ -168,9 +170,9 @@ bool xid_fault(XidAction action, XidKind kind, FaultCode *ret)
     }
 }
 
-/* ---- the settings' rows ---- */
+/* ---- rows of the settings ---- */
 
-/* The next word of a row's name, at most one blank apart. */
+/* Returns the length of the next word of a row's name. One blank separates two words. */
 static size_t next_word(const char **p, const char **ret)
 {
     *ret = *p;
@@ -205,7 +207,8 @@ static bool read_code(const char *word, size_t n, int *ret)
     return true;
 }
 
-/* "79", "149 fatal", "154 reset", "sxid", "sxid 12028", "sxid 12028 fatal", "pcie fatal", "nic". */
+/* Parses the name of a row: "79", "149 fatal", "154 reset", "sxid", "sxid 12028", "sxid 12028 fatal", "pcie fatal",
+ * "nic". */
 static bool read_row(const char *name, XidRow *ret)
 {
     const char *p = name, *word;

@@ -85,7 +85,8 @@ static const char *find(const char *text, const char *end, const char *wanted)
     return text ? memmem(text, (size_t)(end - text), wanted, strlen(wanted)) : NULL;
 }
 
-/* The kernel writes a line's end inside a record as "\x0a"; it and what pads the next line become one blank. */
+/* Copies the text as printable ASCII. The kernel writes a line end inside a record as "\x0a"; the line end and the
+ * padding of the next line become one blank. */
 static void copy_printable(char *to, size_t size, const char *from, size_t n)
 {
     size_t k = 0;
@@ -126,7 +127,7 @@ static XidWord severity(const char *text)
     return XID_WORD_NONE;
 }
 
-/* "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" */
+/* Parses "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)". */
 static XidWord recovery(const char *text)
 {
     const char *to = strstr(text, " to ");
@@ -147,7 +148,7 @@ XidWord xid_word(XidKind kind, int code, const char *text)
 
 /* ---- records ---- */
 
-/* "Xid (PCI:0000:3b:00): 79, ..." from its parenthesis on; *ret_rest: what follows the code. */
+/* Parses "Xid (PCI:0000:3b:00): 79, ..." from its parenthesis on; *ret_rest: the text after the code. */
 static int parse_xid(const char *p, const char *end, XidEvent *event, const char **ret_rest)
 {
     const char *close = memchr(p, ')', (size_t)(end - p));
@@ -168,7 +169,7 @@ static int parse_xid(const char *p, const char *end, XidEvent *event, const char
     return 0;
 }
 
-/* The first PCI address behind "GPU". */
+/* Finds the first PCI address after "GPU". */
 static bool find_gpu(const char *text, const char *end, char ret[PCI_ADDRESS_MAX])
 {
     for (const char *p = text; (p = find(p, end, "GPU "));) {
@@ -189,7 +190,7 @@ int xid_parse_gpu(const char *text, size_t n, char ret[PCI_ADDRESS_MAX])
     return p && find_gpu(p, end, ret) ? 0 : -ENOENT;
 }
 
-/* "nvidia 0000:3b:00.0: ..."; *ret_rest: what follows. */
+/* Returns whether the text is of that driver: "nvidia 0000:3b:00.0: ..."; *ret_rest: the text after the colon. */
 static bool is_of_driver(const char *text, const char *end, const char *driver,
                          char ret_pci[PCI_ADDRESS_MAX], const char **ret_rest)
 {
@@ -197,7 +198,7 @@ static bool is_of_driver(const char *text, const char *end, const char *driver,
     const char *p = text + n;
     if ((size_t)(end - text) <= n || memcmp(text, driver, n) != 0)
         return false;
-    while (p < end && isdigit((unsigned char)*p)) /* "nvidia-nvswitch3" */
+    while (p < end && isdigit((unsigned char)*p)) /* the number in "nvidia-nvswitch3" */
         p++;
     if (p == end || *p != ' ' || pci_address_parse(p + 1, (size_t)(end - p - 1), ret_pci) < 0)
         return false;
@@ -234,7 +235,8 @@ static int parse_device(const char *text, const char *end, XidEvent *event, cons
     return -ENOENT;
 }
 
-/* mlx5 counts as the kernel's log does: 0 to 2 are emergency, alert and critical. */
+/* Returns the severity of a NIC's message. mlx5 uses the levels of the kernel's log: 0 to 2 are emergency, alert and
+ * critical. */
 static XidWord severity_of_nic(const char *text)
 {
     static const char level[] = "severity(";
@@ -246,7 +248,7 @@ static XidWord severity_of_nic(const char *text)
                : XID_WORD_NONFATAL;
 }
 
-/* "pid=7, name=python3, Ch 00000001 caused by previous Xid 149"; 0: it names none. */
+/* Returns the Xid named in "pid=7, name=python3, Ch 00000001 caused by previous Xid 149"; 0: none is named. */
 static int cause_of(const char *text)
 {
     static const char words[] = " caused by previous Xid ";
@@ -263,7 +265,7 @@ int xid_parse(const char *text, size_t n, XidEvent *ret)
     XidEvent event = {.kind = p ? XID_SWITCH : XID_GPU};
     if (!p)
         p = find(text, end, "Xid (");
-    /* what decides may stand beyond what is kept: 154's words, at the end of a long line */
+    /* The deciding word may be beyond the text that is kept: that of 154 is at the end of a long line. */
     char all[1024];
     if (p) {
         int r = parse_xid(memchr(p, '(', (size_t)(end - p)), end, &event, &rest);

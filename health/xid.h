@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xid.h - what drivers say of devices in the kernel's log: records of /dev/kmsg, and in them NVIDIA's Xids and SXids,
- * GPUs that fell off the bus, errors of PCIe links, and the health of NICs.
+/* xid.h - parses drivers' messages about devices in the kernel's log: records of /dev/kmsg, and in them NVIDIA's
+ * Xids and SXids, GPUs that fell off the bus, errors of PCIe links, and the health of NICs.
  *
  * Ownership: values; texts are copied.
  * Units:     seq is the kernel's number of the record; at_usec is the kernel's CLOCK_MONOTONIC.
@@ -33,21 +33,21 @@ typedef struct XidEvent {
     int code; /* 0: XID_PCIE and XID_NIC have none */
     XidWord word;
     char pci[PCI_ADDRESS_MAX]; /* "0000:3b:00"; empty: the record names none */
-    int cause;                 /* of Xid 45: the Xid that ended the program; 0: none is named */
-    char text[XID_TEXT_MAX];   /* the kernel's words, printable ASCII */
+    int cause;                 /* for Xid 45: the Xid that ended the program; 0: none is named */
+    char text[XID_TEXT_MAX];   /* the kernel's text, in printable ASCII */
 } XidEvent;
 
-/* Finds "NVRM: Xid (PCI:0000:3b:00): 79, ...", "... SXid (PCI:0000:c1:00.0): 12028, Fatal, ...", NVRM's words of a GPU
- * that has "fallen off the bus" (as Xid 79), "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), ...",
- * and what mlx5_core says of its health. */
+/* Recognises "NVRM: Xid (PCI:0000:3b:00): 79, ...", "... SXid (PCI:0000:c1:00.0): 12028, Fatal, ...", NVRM's
+ * messages about a GPU that has "fallen off the bus" (as Xid 79), "nvidia 0000:3b:00.0: PCIe Bus Error:
+ * severity=Uncorrected (Fatal), ...", and mlx5_core's reports of its health. */
 int xid_parse(const char *text, size_t n, XidEvent *ret);
-/* The driver tells of a lost GPU in three lines, which may come as three records. Finds the address in the first,
- * "NVRM: The NVIDIA GPU 0000:3b:00.0"; the third has none. */
+/* The driver reports a lost GPU in three lines, which may come as three records. Finds the address in the first
+ * line, "NVRM: The NVIDIA GPU 0000:3b:00.0"; the third line has none. */
 int xid_parse_gpu(const char *text, size_t n, char ret[PCI_ADDRESS_MAX]);
-/* The deciding word of a whole text that was kept. */
+/* Returns the word in the text that decides the action. */
 XidWord xid_word(XidKind kind, int code, const char *text);
-/* "Xid 79", "SXid 20034 (fatal)", "PCIe error (fatal)", "NIC error (fatal)". */
+/* Writes a label into ret: "Xid 79", "SXid 20034 (fatal)", "PCIe error (fatal)", "NIC error (fatal)". */
 const char *xid_label(const XidEvent *event, char ret[XID_ROW_NAME_MAX]);
 
-/* Reads "00000000:3B:00.0", "0000:3b:00.0" or "0000:3b:00" as "0000:3b:00"; -EINVAL. */
+/* Converts "00000000:3B:00.0", "0000:3b:00.0" or "0000:3b:00" to "0000:3b:00"; else returns -EINVAL. */
 int pci_address_parse(const char *text, size_t n, char ret[PCI_ADDRESS_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - see config.h. One table names every key once; base/json/settings.c reads through it. */
+/* config.c - see config.h. One table describes every key; base/json/settings.c reads the settings with the table. */
 #include "daemon/config/config.h"
 
 #include "base/cleanup.h"
@@ -13,7 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
-#define SETTINGS_STRUCT DaemonConfig /* of SETTING() */
+#define SETTINGS_STRUCT DaemonConfig /* used by SETTING() */
 
 #define GIB 1073741824.0
 
@@ -141,7 +141,8 @@ static bool is_machine_id(const char *text)
     return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
 }
 
-/* True for loopback and the link's own addresses: the endpoint is on this machine, and nothing else is queried. */
+/* Returns whether host is a loopback address, an IPv4 link-local address or AWS's IPv6 metadata address. Other hosts
+ * are refused, so that queries stay on this machine. */
 static bool is_of_this_machine(const char *host)
 {
     struct in_addr v4;
@@ -153,7 +154,7 @@ static bool is_of_this_machine(const char *host)
            (IN6_IS_ADDR_LOOPBACK(&v6) || memcmp(&v6, &instance, sizeof(v6)) == 0);
 }
 
-/* "http://ADDRESS" or "http://ADDRESS:PORT". */
+/* Accepts "http://ADDRESS" and "http://ADDRESS:PORT" where ADDRESS is one of this machine. */
 static int check_spot_endpoint(const char *source, const char *url, Error *err)
 {
     static const char scheme[] = "http://";
@@ -172,7 +173,8 @@ static int check_spot_endpoint(const char *source, const char *url, Error *err)
     return 0;
 }
 
-/* A class that no word of the controllers' list can name would silently cost nothing. */
+/* Refuses a price class that the controllers' price list cannot name: the node would silently count as free of
+ * charge. */
 static int check_price_class(const char *source, const json_t *labels, Error *err)
 {
     const char *price = json_string_value(json_object_get(labels, "price"));

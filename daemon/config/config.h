@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h - the settings of sdtraind: a JSON file, then the command line over it.
+/* config.h - the settings of sdtraind: a JSON file, whose values the command line overrides.
  *
- * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
- * are refused by name.
+ * Every key of the file is an option of the command line ("lease_sec", --lease-sec); an unknown key is refused with
+ * a message that names the key.
  *
  * Ownership: config_load() fills a DaemonConfig; config_clear() frees its lists and accepts a zeroed one.
  * Units:     *_sec seconds, *_bytes bytes.
@@ -28,31 +28,33 @@ typedef struct DaemonConfig {
     char cluster[64], node[64], machine_id[33];
     EtcdSettings etcd;
     char metrics[80];  /* address:port of /metrics; empty: off */
-    char address[128]; /* at which ranks of other nodes reach those of this one */
+    char address[128]; /* address at which ranks of other nodes reach the ranks of this node */
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;
     char run_dir[CONFIG_PATH_MAX], log_dir[CONFIG_PATH_MAX], trainer[CONFIG_PATH_MAX];
-    int64_t log_bytes; /* kept of what one rank prints in one generation */
+    int64_t log_bytes; /* bytes kept of one rank's output in one generation */
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;
     int64_t health_sec, probe_sec, disk_min_bytes;
     int64_t gpus, rdma_devices;      /* numbers of devices that this node is expected to have */
-    char state_dir[CONFIG_PATH_MAX]; /* folder of what probes remember; empty: run_dir/health */
+    char state_dir[CONFIG_PATH_MAX]; /* folder of probes' and jobs' state; empty: run_dir/health */
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
-    json_t *xid_actions; /* object of strings, as xid_overrides_read() takes them; NULL: none */
-    char spot_endpoint[CONFIG_PATH_MAX]; /* of the instance's metadata; empty: no notices */
+    json_t *xid_actions; /* object of strings for xid_overrides_read(); NULL: none */
+    char spot_endpoint[CONFIG_PATH_MAX]; /* URL of the instance's metadata; empty: no notices */
     json_t *trainer_environment;         /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;                      /* object of strings; NULL: none */
-    /* Prefixes that jobs may name, arrays of strings; NULL: all. */
+    /* Arrays of the path prefixes that jobs may name; NULL: jobs may name every path. */
     json_t *paths_read, *paths_write;
 } DaemonConfig;
 
-/* Returns -ECANCELED after --help or --version, which only print. ret->own: the probe's name after --probe. */
+/* Parses the command line. Returns -ECANCELED after it has printed the text of --help or --version. With --probe,
+ * ret->own is the probe's name. */
 int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err);
 
-/* Reads the file, lays the command line over it, and fills in defaults. */
+/* Reads the settings file, applies the command line over it, and fills in defaults. */
 int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err);
 void config_clear(DaemonConfig *config);
 
-/* Works as settings_reload(): fresh holds the old values afterwards. */
+/* Takes the settings that may change at a reload from fresh, see settings_reload(). Afterwards fresh holds their old
+ * values. */
 void config_reload(DaemonConfig *config, DaemonConfig *fresh);

@@ -27,7 +27,7 @@ static void report_error(Doctor *d, const char *text)
     d->needs.told(d->needs.userdata, d->request.id, report ? report : "{}");
 }
 
-/* Its last line; libraries may have printed before. */
+/* Reports the last line of the child's output; libraries may have printed lines before it. */
 static void report_result(Doctor *d, char *text)
 {
     size_t n = strlen(text);
@@ -63,7 +63,7 @@ static int on_doctor_end(_unused_ sd_event_source *source, _unused_ int fd,
     if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
     for (ssize_t n = 1; n > 0 && used < sizeof(text) - 1; used += (size_t)MAX(n, 0))
-        n = read(d->output, text + used, sizeof(text) - 1 - used); /* it does not block */
+        n = read(d->output, text + used, sizeof(text) - 1 - used); /* output is O_NONBLOCK */
     text[used] = '\0';
     const bool killed = d->killed;
     clear_child(d);
@@ -81,12 +81,12 @@ static void on_doctor_late(void *userdata)
 {
     Doctor *d = userdata;
     assert(d->pid > 1 && !d->killed);
-    (void)kill(d->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)kill(d->pid, SIGKILL); /* the pid is valid: the child is not yet reaped */
     d->killed = true;
     report_error(d, "it did not end in time");
 }
 
-/* ret points into the request and the settings. */
+/* Fills ret with the child's arguments, which point into the request and the settings. */
 static void make_arguments(const Doctor *d, char *ret[ARGUMENTS_MAX + 1])
 {
     size_t n = 0;
@@ -144,8 +144,8 @@ static void begin(Doctor *d)
         r = sd_event_add_io(d->needs.timers->event, &d->exit_source, d->pidfd, EPOLLIN,
                             on_doctor_end, d);
         if (r < 0) {
-            (void)error_errno(&err, r, "cannot watch it"); /* told below */
-            (void)kill(d->pid, SIGKILL);                   /* nobody watches it; SIGCHLD reaps it */
+            (void)error_errno(&err, r, "cannot watch it"); /* reported below */
+            (void)kill(d->pid, SIGKILL);                   /* the SIGCHLD handler reaps the child */
         }
     }
     if (r < 0) {
@@ -161,7 +161,7 @@ static void begin(Doctor *d)
 void doctor_request(Doctor *d, const RequestRecord *request)
 {
     if (strcmp(request->id, d->request.id) == 0)
-        return; /* the watch lists it again */
+        return; /* the watch has listed the same request again */
     if (d->pid > 0) {
         d->next = *request;
         return;
@@ -180,6 +180,6 @@ void doctor_init(Doctor *d, const DoctorNeeds *needs)
 void doctor_clear(Doctor *d)
 {
     if (d->pid > 0)
-        (void)kill(d->pid, SIGKILL); /* a child of ours that nobody will ask again */
+        (void)kill(d->pid, SIGKILL); /* the child's report is no longer needed */
     clear_child(d);
 }

@@ -15,7 +15,7 @@ enum { AGES_OLD_SEC = 300 };
 static const NodeVerdict verdict_of[HEALTH_LEVELS] = {NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN,
                                                       NODE_ISOLATE};
 
-/* Boottime as realtime: the record crosses machines. */
+/* Converts boottime to realtime, because other machines read the record. 0 stays 0. */
 static uint64_t real_time_of(uint64_t boot_usec)
 {
     uint64_t now = clock_boottime_usec();
@@ -40,7 +40,7 @@ static void fill_probe(const ProbeAnswer *answer, HealthProbeRecord *ret)
 
 static void fill(const Probes *p, HealthRecord *ret)
 {
-    memset(ret, 0, sizeof(*ret)); /* with what lies between its members */
+    memset(ret, 0, sizeof(*ret)); /* clears the padding, too: content_of() hashes all bytes */
     ret->verdict = p->node_verdict;
     ret->bad_slots = p->verdict.bad_slots;
     ret->since_usec = p->verdict_since_usec;
@@ -64,7 +64,7 @@ static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult 
                           void *userdata)
 {
     Probes *p = userdata;
-    p->post = NULL; /* it frees itself */
+    p->post = NULL; /* the call frees itself */
     if (r < 0) {
         log_debug("cannot put this node's health: %s", err->text);
         p->is_posted = false;
@@ -73,7 +73,7 @@ static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult 
         return;
     }
     if (!p->is_posted)
-        health_record_update(p, true); /* it changed meanwhile */
+        health_record_update(p, true); /* the health changed during the write */
     if (p->leaving)
         p->needs.record_settled(p->needs.userdata);
 }
@@ -81,7 +81,7 @@ static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult 
 /* Returns a hash of the record without its ages and without the texts of healthy probes. */
 static Hash content_of(const HealthRecord *record)
 {
-    static HealthRecord copy; /* large; the loop has one thread */
+    static HealthRecord copy; /* static because it is large; only the loop thread calls this */
     memcpy(&copy, record, sizeof(copy));
     copy.at_usec = copy.left_usec = 0;
     for (size_t i = 0; i < copy.n_probes; i++) {
@@ -95,10 +95,10 @@ static Hash content_of(const HealthRecord *record)
 
 void health_record_update(Probes *p, bool fresh)
 {
-    static HealthRecord record; /* likewise */
+    static HealthRecord record; /* static because it is large; only the loop thread calls this */
     uint64_t now = clock_boottime_usec();
     if (!p->is_ready || !*p->needs.has_name ||
-        (p->leaving && !fresh)) /* its last one says that it leaves */
+        (p->leaving && !fresh)) /* the last record already says that the node leaves */
         return;
     fill(p, &record);
     Hash content = content_of(&record);

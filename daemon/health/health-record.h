@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* health-record.h - keeps health/<node> up to date: what each probe said last, for people.
+/* health-record.h - keeps health/<node> in etcd up to date: the last answer of each probe, for operators.
  *
  * Ownership: none; a call under way is Probes.post.
  * Units:     none.
- * Errors:    logged; the next change tries again.
+ * Errors:    logged; the next change writes the record again.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -12,5 +12,6 @@
 
 typedef struct Probes Probes;
 
-/* Puts the record if it has changed in anything but its ages, or was put 300 s ago. fresh: in any case. */
+/* Writes the record if anything except its ages has changed, or if it was last written 300 s ago. fresh: writes it
+ * in any case. */
 void health_record_update(Probes *p, bool fresh);

@@ -28,7 +28,7 @@ static void save(Probes *p)
     Error err = ERROR_INIT;
     state_path(p, path);
     int r = kernel_log_format(&w->log, &text);
-    if (r == 0) /* no sync: after a loss of power it is another boot, and this means nothing */
+    if (r == 0) /* no fsync: a power loss ends the boot, and the state is void after the boot */
         r = file_write(path, text, strlen(text), 0, &err);
     if (r < 0)
         log_warning("what the kernel's log said is not kept: %s", err.text);
@@ -52,7 +52,8 @@ static void load(Probes *p)
     p->kernel.saved_seq = p->kernel.log.next_seq;
 }
 
-/* Gathers what is known beside the log now; *addresses is filled and borrowed. */
+/* Gathers the facts that the log is judged with: the clocks, the GPUs and the running submissions. Fills addresses,
+ * which the result borrows. */
 static KernelScene look_around(const Probes *p, PciAddress addresses[PROBE_SLOTS_MAX])
 {
     _Static_assert(sizeof(SubmissionId) == SUBMISSION_BYTES, "ids are as long in both");
@@ -66,7 +67,7 @@ static KernelScene look_around(const Probes *p, PciAddress addresses[PROBE_SLOTS
                          .submissions = p->needs.slots->submissions,
                          .n_submissions = ELEMENTSOF(p->needs.slots->submissions)};
     int r = xid_overrides_read(p->needs.config->xid_actions, &scene.overrides, NULL);
-    assert(r == 0); /* config_load() has read it */
+    assert(r == 0); /* config_load() has checked xid_actions */
     return scene;
 }
 
@@ -81,7 +82,8 @@ void kernel_watch_weigh(Probes *p)
     probes_note_kernel(p, &result);
 }
 
-/* The lines in the buffer; what is left of it is carried. True when something is news. */
+/* Processes the complete lines in the buffer and keeps the rest for the next call. Returns whether any line brought
+ * news. */
 static bool take_lines(KernelWatch *w, const KernelScene *scene)
 {
     bool news = false;
@@ -93,7 +95,7 @@ static bool take_lines(KernelWatch *w, const KernelScene *scene)
         at += n + 1;
     }
     if (at == 0 && w->n_carry == sizeof(w->carry))
-        at = w->n_carry; /* no record is that long */
+        at = w->n_carry; /* discards the buffer: no valid record is that long */
     assert(at <= w->n_carry);
     w->n_carry -= at;
     memmove(w->carry, w->carry + at, w->n_carry);
@@ -110,7 +112,7 @@ static void give_up(Probes *p, const char *why)
     (void)snprintf(w->log.unread, sizeof(w->log.unread), "the kernel's log can't be read: %s", why);
 }
 
-/* At most so many records; 0 when there are no more, 1 when there may be, or -errno. */
+/* Reads at most RECORDS_A_TURN records. Returns 0 when there are no more, 1 when there may be more, or -errno. */
 static int read_some(Probes *p, bool *ret_news)
 {
     KernelWatch *w = &p->kernel;
@@ -122,7 +124,7 @@ static int read_some(Probes *p, bool *ret_news)
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0 && (errno == EPIPE || errno == EINTR))
-            continue; /* overwritten: the next one's number says how many are missing */
+            continue; /* records were overwritten: the next record's number tells how many */
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
         w->n_carry += (size_t)n;
@@ -135,7 +137,7 @@ static void on_rested(void *userdata)
 {
     Probes *p = userdata;
     if (p->kernel.source)
-        (void)sd_event_source_set_enabled(p->kernel.source, SD_EVENT_ON); /* it is ours and alive */
+        (void)sd_event_source_set_enabled(p->kernel.source, SD_EVENT_ON); /* cannot fail */
 }
 
 static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
@@ -148,7 +150,7 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
     const int noted = w->log.noted;
     int r = read_some(p, &news);
     if (r > 0) {
-        (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* likewise */
+        (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* cannot fail */
         timer_start(p->needs.timers, &w->rest, REST_MSEC * USEC_PER_MSEC, on_rested, p);
     }
     if (r < 0)
@@ -160,7 +162,7 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
         log_info("the kernel's log says %s, which asks for nothing%s NODE=%s", w->log.note,
                  w->log.noted - noted > 1 ? ", and more like it" : "", p->needs.config->node);
     if (news || r < 0) {
-        kernel_watch_weigh(p); /* the leader first, the file then */
+        kernel_watch_weigh(p); /* informs the leader before the file is written */
         save(p);
     }
     return 0;
@@ -169,7 +171,7 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
 static int open_log(Probes *p)
 {
     KernelWatch *w = &p->kernel;
-    /* a FIFO stands in for it in tests; for writing too, so that it never ends */
+    /* Tests use a FIFO as the kernel's log. It is opened for writing, too, so that a read never returns end of file. */
     struct stat st;
     int mode =
         stat(p->needs.config->kernel_log, &st) == 0 && S_ISFIFO(st.st_mode) ? O_RDWR : O_RDONLY;
@@ -178,7 +180,7 @@ static int open_log(Probes *p)
         return -errno;
     bool news = false;
     int r = 1;
-    for (int turn = 0; r > 0 && turn < 1024; turn++) /* the whole ring, and no more than that */
+    for (int turn = 0; r > 0 && turn < 1024; turn++) /* the whole ring buffer, but not for ever */
         r = read_some(p, &news);
     return r < 0 ? r : sd_event_add_io(p->needs.event, &w->source, w->fd, EPOLLIN, on_records, p);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel-watch.h - follows the kernel's log, so that a GPU's fatal word is known at once and not at
- * the next round of probes.
+/* kernel-watch.h - follows the kernel's log, so that a GPU's fatal error is known at once and not only after the
+ * next round of probes.
  *
- * A storm of messages must not keep the loop from everything else. So 256 records a turn are read, with a rest in
- * between, and the number of records that the kernel overwrites meanwhile is logged.
+ * A flood of messages must not block the loop. So at most 256 records are read in one turn, with a pause between two
+ * turns, and the number of records that the kernel overwrites meanwhile is logged.
  *
- * Ownership: part of the Probes; kernel_watch_clear() accepts a zeroed one with fd -EBADF.
+ * Ownership: part of the Probes; kernel_watch_clear() accepts a zeroed KernelWatch with fd -EBADF.
  * Units:     none.
  * Errors:    a log that can't be read is a finding where GPUs are expected, else a note.
  * Threads:   loop thread only.
@@ -23,21 +23,24 @@ typedef struct Probes Probes;
 
 typedef struct KernelWatch {
     KernelLog log;
-    uint64_t saved_seq; /* number of the next record, as the file in state_dir has it */
+    uint64_t saved_seq; /* number of the next record, as last saved in state_dir */
     int fd;
     char carry[KMSG_RECORD_MAX]; /* the beginning of a line whose end was not read yet */
     size_t n_carry;
     sd_event_source *source;
-    Timer rest; /* until the log is read on */
+    Timer rest; /* pause before the next turn of reading */
 } KernelWatch;
 
-/* Reads the file in state_dir, and what the log holds already. */
+/* Loads the state saved in state_dir, reads the records that the kernel's log already holds, and begins to follow
+ * the log. */
 void kernel_watch_start(Probes *p);
 void kernel_watch_clear(KernelWatch *watch);
 
-/* Judges the open faults again: after a round, when slots may have become known, and when xid_actions has changed. */
+/* Judges the open faults again. Called after a round, when slots may have become known, and after xid_actions has
+ * changed. */
 void kernel_watch_weigh(Probes *p);
-/* A round of probes is over: records lost before it hide no fault, since the probes would show it. */
+/* Called after a round of probes. From then on, log records lost before the round do not count as a possible fault,
+ * since the probes would have shown the fault. */
 void kernel_watch_note_round(Probes *p);
-/* An operator says that the node is repaired: forgets the faults that only a reset would cure. */
+/* Forgets the faults that only a reset would cure. Called when an operator declares the node repaired. */
 void kernel_watch_forget(Probes *p);

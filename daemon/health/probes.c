@@ -17,10 +17,10 @@
 #include <sys/wait.h>
 
 enum {
-    ANSWER_MAX = PROBE_STATE_MAX + 16384, /* less than a pipe holds: the child never waits */
+    ANSWER_MAX = PROBE_STATE_MAX + 16384, /* less than a pipe holds: the child never blocks */
     KILL_WAIT_SEC = 2,
-    HANG_AGAIN_SEC = 5, /* the second look at a probe that hung */
-    NOTICE_SEC = 5,     /* between two looks for a cloud's notice, as AWS advises */
+    HANG_AGAIN_SEC = 5, /* seconds until a probe that hung runs again */
+    NOTICE_SEC = 5,     /* seconds between two checks for a cloud's notice, as AWS advises */
 };
 
 static const char context_variable[] = "SDTRAIN_PROBE", kernel_name[] = "kernel-log";
@@ -71,11 +71,11 @@ int probes_run_one(const DaemonConfig *config, const char *name, Error *err)
     probe_result_clear(&result);
     probe_context_clear(&context);
     if (r == 0)
-        (void)puts(text); /* nobody to tell when standard output is closed */
+        (void)puts(text); /* a closed standard output cannot be reported */
     return r;
 }
 
-/* ---- what the probes remember ---- */
+/* ---- the state of the probes ---- */
 
 static void state_path(const Probes *p, const char *name, char ret[PATH_MAX])
 {
@@ -106,7 +106,7 @@ static void keep_state(Probes *p, const char *name, ProbeChild *child, json_t *s
         log_warning("what probe %s remembers is not kept: %s", name, err.text);
 }
 
-/* Finds out which slot is which GPU: as the probe has seen since the boot, else as the GPUs lie on the bus. */
+/* Maps slots to GPUs: by the GPU probe's state of this boot, else by the order of the GPUs on the PCI bus. */
 static void observe_gpus(Probes *p)
 {
     char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
@@ -123,7 +123,7 @@ static void observe_gpus(Probes *p)
         return;
     n = gpus_list_pci(p->needs.config->sysfs, bus);
     for (size_t i = 0; i < n; i++)
-        (void)gpus_place(&p->gpus, bus[i]); /* there is room for as many as were listed */
+        (void)gpus_place(&p->gpus, bus[i]); /* cannot fail: there is room for all listed GPUs */
 }
 
 /* ---- the verdict ---- */
@@ -154,7 +154,7 @@ static void judge(Probes *p)
     health_record_update(p, false);
 }
 
-/* Dates an answer whose level or bad slots differ from those before. */
+/* Sets since_usec if the answer's level or bad slots differ from those of the answer before. */
 static void date_answer(ProbeAnswer *answer, const ProbeAnswer *before)
 {
     if (answer->since_usec == 0 || answer->level != before->level ||
@@ -188,7 +188,8 @@ void probes_note_kernel(Probes *p, const ProbeResult *result)
 
 /* ---- answers ---- */
 
-/* The result is a line of its own; libraries may have printed before. */
+/* Parses the result in the child's output. The result is a line of its own; libraries may have printed lines before
+ * it. */
 static int parse_answer(const char *text, ProbeResult *ret, Error *err)
 {
     const char *line = text;
@@ -281,7 +282,7 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
 
     _cleanup_free_ char *text = memory_zeroed(ANSWER_MAX, 1);
     for (ssize_t n = 1; n > 0 && used < ANSWER_MAX - 1; used += (size_t)MAX(n, 0))
-        n = read(child->output, text + used, ANSWER_MAX - 1 - used); /* it does not block */
+        n = read(child->output, text + used, ANSWER_MAX - 1 - used); /* output is O_NONBLOCK */
     bool killed = child->killed;
     clear_child(child);
     if (!killed)
@@ -293,7 +294,7 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
 static void on_kill_late(void *userdata)
 {
     ProbeChild *child = userdata;
-    finish(child->probes, child); /* the process keeps its place until it ends */
+    finish(child->probes, child); /* child->pid stays set until the process ends */
 }
 
 static void on_probe_timeout(void *userdata)
@@ -301,7 +302,7 @@ static void on_probe_timeout(void *userdata)
     ProbeChild *child = userdata;
     Probes *p = child->probes;
     assert(child->pid > 1 && !child->killed);
-    (void)kill(child->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)kill(child->pid, SIGKILL); /* the pid is valid: the child is not yet reaped */
     child->killed = true;
     note_hang(p, (size_t)(child - p->children));
     timer_start(p->needs.timers, &child->timer, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child);
@@ -309,7 +310,7 @@ static void on_probe_timeout(void *userdata)
 
 /* ---- rounds ---- */
 
-/* Makes the environment with one variable more: the child's context. */
+/* Makes an environment with one more variable, which holds the child's context. */
 static int make_environment(const Probes *p, json_t *state, char **ret_variable, char ***ret)
 {
     ProbeContext context;
@@ -371,7 +372,7 @@ static int start(Probes *p, size_t i, const Probe *probe, Error *err)
 
 static bool looks_for_notices(const Probes *p) { return *p->needs.config->spot_endpoint; }
 
-/* full: the round has all probes; else it has only the one that looks for a cloud's notice. */
+/* full: the round runs all probes; else it runs only the probe for a cloud's notice. */
 static void begin_round(Probes *p, bool full)
 {
     size_t n;
@@ -381,17 +382,17 @@ static void begin_round(Probes *p, bool full)
     p->is_full = full;
     for (size_t i = 0; i < p->n_asks && full; i++)
         p->asks[i].is_served = true;
-    p->n_waited++; /* the round is not over before all were begun */
+    p->n_waited++; /* keeps the round open until all its probes have been started */
     for (size_t i = 0; i < n; i++) {
         Error err = ERROR_INIT;
         if (!full && list[i] != &probe_spot)
             continue;
-        if (p->children[i].pid > 0) { /* a child of an earlier round: SIGKILL does not end it */
+        if (p->children[i].pid > 0) { /* a child of an earlier round that SIGKILL did not end */
             note_hang(p, i);
         } else if (start(p, i, list[i], &err) < 0) {
             ProbeAnswer before = p->answers[i];
             if (p->children[i].pid > 0)
-                (void)kill(p->children[i].pid, SIGKILL); /* nobody watches it; SIGCHLD reaps it */
+                (void)kill(p->children[i].pid, SIGKILL); /* the SIGCHLD handler reaps the child */
             p->n_waited -= p->children[i].is_waited;
             p->children[i].is_waited = false;
             clear_child(&p->children[i]);
@@ -434,7 +435,8 @@ static void answer_requests(Probes *p)
     p->n_asks = kept;
 }
 
-/* Sets when the next round of all probes begins, and waits for it or for an earlier look for notices. */
+/* Sets the time of the next round of all probes, and starts the timer for that round or for an earlier check for
+ * notices. */
 static void plan_round(Probes *p)
 {
     uint64_t now = clock_boottime_usec(), next = now + NOTICE_SEC * USEC_PER_SEC;
@@ -458,7 +460,7 @@ static void plan_round(Probes *p)
 void probes_reload(Probes *p)
 {
     if (p->n_answers == 0 || p->leaving)
-        return; /* the first round has not begun, or none follows */
+        return; /* no round has begun yet, or no more rounds follow */
     kernel_watch_weigh(p);
     p->is_outdated = true;
     if (p->n_waited == 0)
@@ -470,7 +472,7 @@ static void end_round(Probes *p)
     observe_gpus(p);
     p->is_ready = true;
     if (p->is_full)
-        kernel_watch_note_round(p); /* judges too */
+        kernel_watch_note_round(p); /* this call also judges */
     else
         judge(p);
     health_record_update(p, p->is_full && p->n_asks > 0);
@@ -488,7 +490,7 @@ void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear)
     if (p->n_asks == PROBE_ASKS_MAX || strlen(kv->key) >= KEY_MAX) {
         log_warning("%s: too many ask for a check NODE=%s", kv->key, p->needs.config->node);
         free(text);
-        return; /* the request is looked at again, or its sender gives up */
+        return; /* the request is offered again later, or its sender gives up */
     }
     ProbeRequest *ask = &p->asks[p->n_asks++];
     *ask = (ProbeRequest){.revision = kv->mod_revision, .text = text};
@@ -509,7 +511,7 @@ void probes_note_report(Probes *p, const char *request, const char *report)
     health_record_update(p, true);
 }
 
-/* ---- the whole ---- */
+/* ---- start and end ---- */
 
 void probes_init(Probes *p, const ProbesNeeds *needs)
 {
@@ -519,7 +521,7 @@ void probes_init(Probes *p, const ProbesNeeds *needs)
 void probes_leave(Probes *p)
 {
     p->leaving = true;
-    health_record_update(p, true); /* the record stays: this node is not lost */
+    health_record_update(p, true); /* the record stays: this node does not count as lost */
 }
 
 void probes_start(Probes *p)
@@ -559,7 +561,7 @@ void probes_clear(Probes *probes)
     for (size_t i = 0; i + 1 < probes->n_answers; i++) {
         ProbeChild *child = &probes->children[i];
         if (child->pid > 0)
-            (void)kill(child->pid, SIGKILL); /* a child of ours that nobody will ask again */
+            (void)kill(child->pid, SIGKILL); /* the child's answer is no longer needed */
         clear_child(child);
         json_decref(child->state);
         child->state = NULL;

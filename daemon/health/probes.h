@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probes.h - runs the health probes of this node, keeps their memory, and judges.
+/* probes.h - runs the health probes of this node, keeps their state, and judges their answers.
  *
- * A driver that hangs takes along the process that calls it. So the probes run all at once, each in a child of its own
- * that can be killed. A node registers when its first round is over: a GPU that is missing is known before any rank is
- * placed. A cloud's notice leaves two minutes, so where one may come its probe also runs between rounds.
+ * A driver that hangs also blocks the process that calls it. So all probes run at once, each in a child of its own
+ * that can be killed. A node registers only after its first round, so that a missing GPU is known before any rank is
+ * placed. A cloud gives its notice two minutes ahead; so the probe for notices also runs between rounds where
+ * spot_endpoint is set.
  *
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
- * Units:     *_usec as verdict.h and records.h say.
+ * Units:     *_usec as in verdict.h and records.h.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.
  * Threads:   loop thread only.
  */
@@ -31,21 +32,21 @@ enum { PROBE_ASKS_MAX = 8 };
 
 typedef struct ProbeChild {
     Probes *probes;
-    pid_t pid; /* 0: no child. A child that survives SIGKILL keeps its place, and its probe hangs */
+    pid_t pid; /* 0: no child. A child that survives SIGKILL stays here, and its probe hangs */
     int pidfd, output;
-    bool killed;    /* the child exceeded its time */
-    bool is_waited; /* the round waits for it */
+    bool killed;    /* the child exceeded its timeout and was killed */
+    bool is_waited; /* the round waits for the child */
     uint64_t began_usec;
-    json_t *state; /* the probe's memory: in with its context, out with its result; NULL: none */
+    json_t *state; /* the probe's state: given in its context, returned in its result */
     sd_event_source *exit_source;
     Timer timer;
 } ProbeChild;
 
-/* A request for a check, answered after a round that began after it. */
+/* A request for a check. The answer follows a round that began after the request. */
 typedef struct ProbeRequest {
     char key[KEY_MAX];
     int64_t revision;
-    char *text;     /* the record as it lies in etcd; owned */
+    char *text;     /* the request's record as stored in etcd; owned */
     bool is_served; /* the round under way began after the request */
 } ProbeRequest;
 
@@ -55,49 +56,48 @@ typedef struct ProbesNeeds {
     const Timers *timers;
     Etcd *etcd;
     const char *boot_id;
-    const bool *has_name;   /* health/<node> is this machine's to write */
-    const SlotTable *slots; /* a probe does not touch a slot that is busy */
+    const bool *has_name;   /* this machine holds the node's name and may write health/<node> */
+    const SlotTable *slots; /* knows which slots are busy: probes do not touch a busy slot */
 
-    void *userdata; /* of the calls below */
+    void *userdata; /* passed to the callbacks below */
     void (*began)(void *userdata, const char *probe);
     /* outcome: "answered", "failed" or "hung" */
     void (*ended)(void *userdata, const char *probe, HealthLevel level, const char *outcome);
     void (*judged)(void *userdata, NodeVerdict verdict, uint64_t bad_slots, const char *evidence);
-    /* Answers the request that kv holds. */
+    /* Writes the answer of a served request to etcd; kv is the request. */
     void (*answer)(void *userdata, const EtcdKeyValue *kv, const char *text);
-    /* After probes_leave(): health/<node> is put, or could not be. */
+    /* Called after probes_leave(), when the last write of health/<node> has succeeded or failed. */
     void (*record_settled)(void *userdata);
 } ProbesNeeds;
 
 struct Probes {
     ProbesNeeds needs;
     KernelWatch kernel;
-    /* The answers of the probes, in probe_list()'s order, and of the kernel's log, which is last. */
+    /* One answer for each probe, in the order of probe_list(), and a last one for the kernel's log. */
     ProbeAnswer answers[PROBES_MAX];
     size_t n_answers;
     Verdict verdict;
-    uint64_t verdict_since_usec; /* realtime; when the verdict last changed; 0: none yet */
-    NodeVerdict node_verdict;    /* the verdict's level, as records say it */
+    uint64_t verdict_since_usec; /* realtime of the verdict's last change; 0: no verdict yet */
+    NodeVerdict node_verdict;    /* the verdict's level as records name it */
     char evidence[RECORD_TEXT_MAX + 1];
-    char cure[96]; /* of the worst answer; "": none is needed */
+    char cure[96]; /* cure for the worst answer; "": no cure is needed */
     bool is_ready; /* the first round is over */
 
     ProbeChild children[PROBES_MAX];
-    int n_waited;       /* children that the round waits for */
-    bool is_full;       /* the round under way, or the last one, has all probes */
-    uint64_t full_usec; /* when the next such round begins */
-    Gpus gpus;          /* GPUs seen since the boot; the place of each is its slot */
-    bool
-        gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen only on the bus */
+    int n_waited;       /* number of children that the round waits for */
+    bool is_full;       /* the round under way, or else the last one, runs all probes */
+    uint64_t full_usec; /* when the next round of all probes begins */
+    Gpus gpus;          /* GPUs seen since the boot; a GPU's index is its slot */
+    bool gpus_answer;   /* the GPU probe got `gpus` from the driver; false: from the PCI bus only */
     ProbeRequest asks[PROBE_ASKS_MAX];
     size_t n_asks;
-    /* The last report of `sdtrainer doctor`, and the id of the request for it; empty: nobody has requested one. */
+    /* The last report of `sdtrainer doctor` and the id of its request; empty: no report was requested. */
     char report[RECORD_REPORT_MAX + 1], report_id[RECORD_REQUEST_MAX + 1];
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */
-    bool is_posted;       /* the record holds what is known, but for the ages */
-    Hash posted;          /* of the record's content as last put, without ages */
+    bool is_posted;       /* the record in etcd is up to date, except for its ages */
+    Hash posted;          /* hash of the record's content as last put, without ages */
     EtcdCall *post;       /* the write under way; NULL: none */
-    Timer timer;          /* until the next round */
+    Timer timer;          /* runs until the next round */
     bool is_outdated;     /* the settings have changed since the round under way began */
     bool leaving;         /* probes_leave() was called: no round begins any more */
 };
@@ -106,22 +106,23 @@ void probes_init(Probes *p, const ProbesNeeds *needs);
 /* Begins the first round. */
 void probes_start(Probes *p);
 void probes_clear(Probes *probes);
-/* The settings were read again: a round with all probes follows at once, however far off the next one was. */
+/* Called when the settings were read again. A round with all probes follows at once, or after the round under way. */
 void probes_reload(Probes *p);
-/* The node takes leave: health/<node> says so, and stays. */
+/* Called when the node leaves in order: writes that into health/<node>, which stays in etcd. */
 void probes_leave(Probes *p);
-/* Whether that process is a probe's. */
+/* Returns whether pid is the child of a probe. */
 bool probes_own(const Probes *probes, pid_t pid);
 
-/* The kernel's log says something else than before. */
+/* Replaces the answer of the kernel's log by this result. */
 void probes_note_kernel(Probes *p, const ProbeResult *result);
-/* A request of kind check or clear (clear: true) is not answered yet; kv is copied. */
+/* Accepts a request of kind check, or clear (clear: true), that is not answered yet; a round answers it. kv is
+ * copied. */
 void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear);
 
-/* health/<node> gets this report, in answer to that request. */
+/* Writes the report into health/<node>; request is the id of the request that it answers. */
 void probes_note_report(Probes *p, const char *request, const char *report);
 
-/* sdtraind --probe NAME: runs the probe in this process and prints its findings. The context is that of the
- * environment's SDTRAIN_PROBE, else that of the configuration. */
+/* Both serve `sdtraind --probe NAME`, which runs the probe in this process and prints its findings. The context
+ * comes from the environment variable SDTRAIN_PROBE if set, else from the configuration. */
 bool probes_is_child(void);
 int probes_run_one(const DaemonConfig *config, const char *name, Error *err);

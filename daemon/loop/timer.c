@@ -14,7 +14,7 @@ static int on_timer_event(_unused_ sd_event_source *source, _unused_ uint64_t us
     TimerDue due = timer->due;
     void *its = timer->userdata;
     timer_stop(timer);
-    due(its); /* the timer may be gone afterwards */
+    due(its); /* due() may have freed the timer */
     return 0;
 }
 
@@ -31,7 +31,7 @@ static void start(const Timers *timers, Timer *timer, uint64_t after_usec, Timer
         r = sd_event_source_set_priority(timer->source, priority);
     if (r < 0) {
         Error err = ERROR_INIT;
-        (void)error_errno(&err, r, "cannot arm a timer"); /* handed on below */
+        (void)error_errno(&err, r, "cannot arm a timer"); /* passed on below */
         timers->failed(timers->userdata, &err);
     }
 }

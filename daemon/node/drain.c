@@ -10,7 +10,7 @@
 static void on_deadline(void *userdata)
 {
     Manager *m = userdata;
-    assert(m->draining && !m->is_idle); /* when it was, the timer became another one */
+    assert(m->draining && !m->is_idle); /* once is_idle is set, on_too_late() is due instead */
     log_warning("drain_sec has passed; killing what still runs NODE=%s", m->needs.config->node);
     workload_kill_all(&m->workload, "sdtraind stops, and drain_sec has passed");
     drain_advance(m);
@@ -47,7 +47,7 @@ void drain_advance(Manager *m)
     if (!m->draining || !workload_is_idle(&m->workload))
         return;
     if (!m->is_idle) {
-        m->is_idle = true; /* from here on it takes DRAIN_LAST_WORDS_SEC at most */
+        m->is_idle = true; /* from here on the drain takes at most DRAIN_LAST_WORDS_SEC */
         timer_start(m->needs.timers, &m->drain_timer, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC,
                     on_too_late, m);
     }
@@ -58,7 +58,7 @@ void drain_advance(Manager *m)
         return;
     }
     const bool is_reported =
-        node_is_settled(&m->node) || m->node.yields; /* else there is no record to change */
+        node_is_settled(&m->node) || m->node.yields; /* a node that yields has no record to put */
     if (m->leaving && is_reported && m->needs.is_health_written(m->needs.userdata)) {
         log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->needs.config->node);
         m->events.ended(m->events.userdata);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fence.h - how long ranks may train without a word from etcd.
+/* fence.h - limits how long ranks train without an answer from etcd.
  *
- * A node that merely hears nothing trains on: nobody decides while etcd has no quorum, and the
- * commit guard protects the result. After fence_sec it stops what it runs.
+ * A node to which etcd does not answer trains on: without a quorum of etcd no controller can decide anything, and
+ * the commit guard protects the result. After fence_sec without an answer the node stops its ranks.
  *
  * Ownership: a value, part of the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -20,7 +20,7 @@ typedef struct Fence {
     bool fenced;           /* etcd has been silent for fence_sec, and the ranks were stopped */
 } Fence;
 
-/* etcd answered something. */
+/* Notes that etcd has answered a request. */
 void fence_note_contact(Fence *fence);
-/* Called on every tick. stood_still_usec: as for fence_is_due(). */
+/* Stops the ranks when fence_sec has passed. Called on every tick. stood_still_usec: as for fence_is_due(). */
 void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec);

@@ -70,7 +70,7 @@ void history_open(History *h, const HistoryNeeds *needs)
     etcd_set_history(h->needs.etcd, known, on_node_history, h);
 }
 
-/* The place of the oldest job that does not run here; n_runs: there is none. */
+/* Returns the index of the oldest job that does not run here, or n_runs if all jobs run. */
 static size_t free_place(const History *h)
 {
     size_t at = 0;
@@ -79,7 +79,7 @@ static size_t free_place(const History *h)
     return at;
 }
 
-/* The job's entry; NULL: there is no place for it. */
+/* Returns the job's entry, a new one if needed. NULL: no place is free. */
 static JobRun *run_of(History *h, const char *job, const char *submission)
 {
     HistoryRecord *record = &h->record;
@@ -89,7 +89,7 @@ static JobRun *run_of(History *h, const char *job, const char *submission)
             return &record->runs[i];
     size_t at = 0;
     while (at < record->n_runs && strcmp(record->runs[at].job, job) != 0)
-        at++; /* of an earlier job of that name, which goes */
+        at++; /* an entry of an earlier job of that name is replaced */
     if (at == record->n_runs && at == RECORD_RUNS_MAX) {
         at = free_place(h);
         if (at == record->n_runs) {
@@ -127,7 +127,7 @@ void history_note_world(History *h, const char *job, const char *submission, int
     if (!run || generation <= run->generation)
         return;
     run->generation = generation;
-    run->told = false; /* the leader has gone beyond */
+    run->told = false; /* the leader has started a newer generation than the one reported */
     history_save(h);
 }
 

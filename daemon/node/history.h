@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.h - remembers which history of etcd this node has lived in, and how far it was with its jobs.
+/* history.h - remembers which history of etcd this node has seen, and how far this node was with its jobs.
  *
- * When etcd was restored from a snapshot, this daemon's view, its guards and its ranks' world belong to a
- * history that is gone: the ranks are killed, and sdtraind begins anew, with another incarnation. Its record
- * then tells the highest generation that it ran of each job and the newest commit that it knows of, until
- * a world of that job lies beyond. Both are kept in <state_dir>/history.json, so that a restart does not forget them.
- * The lease of the node's record is kept there, too: whoever finds it there is the sdtraind that held it.
+ * After etcd is restored from a snapshot, this daemon's view, its guards and its ranks' world belong to a history
+ * that no longer exists. So the ranks are killed, and sdtraind begins anew with another incarnation. For each job,
+ * the node's record then reports the highest generation that ran here and the newest commit known here, until a
+ * newer world of that job runs here. Both are kept in <state_dir>/history.json, so that a restart does not forget
+ * them. The file also keeps the lease of the node's record, so that a restarted sdtraind recognises the record that
+ * it wrote before.
  *
  * Ownership: part of the Manager.
  * Units:     none.
- * Errors:    a file that cannot be read or written is logged: less is known after a restart then.
+ * Errors:    a file that cannot be read or written is logged; sdtraind then knows less after a restart.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -21,31 +22,31 @@
 typedef struct HistoryNeeds {
     const DaemonConfig *config;
     Etcd *etcd;
-    void *userdata; /* of the calls below */
-    /* As those of ManagerNeeds. */
+    void *userdata; /* passed to the callbacks below */
+    /* As in ManagerNeeds. */
     int (*read)(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err);
     int (*write)(void *userdata, const char *path, const char *text, Error *err);
-    /* etcd lives in another history than the one that this daemon was started in; the file says so already. */
+    /* Called when etcd has another history than the one that this daemon started in. The file is already up to date. */
     void (*changed)(void *userdata);
-    /* Tells whether ranks of that job run here: what is known of it is not forgotten for another one. */
+    /* Returns whether ranks of that job run here. The entry of such a job is not removed in favour of another job. */
     bool (*runs)(void *userdata, const char *job);
 } HistoryNeeds;
 
 typedef struct History {
     HistoryNeeds needs;
-    HistoryRecord record; /* what the file holds */
+    HistoryRecord record; /* the content of the file */
 } History;
 
-/* To be called before anything is asked of etcd. */
+/* Must be called before the first request to etcd. */
 void history_open(History *h, const HistoryNeeds *needs);
-/* Writes the file, with the highest revision that etcd has shown. */
+/* Writes the file, with the highest revision that etcd has returned. */
 void history_save(History *h);
-/* The node's record is about to be put under that lease. */
+/* Saves the lease under which the node's record is about to be put. */
 void history_note_lease(History *h, int64_t lease);
-/* This node runs ranks of that generation. RECORD_RUNS_MAX jobs are known: a new one takes the place of the one that
- * began first of those that run no more. Where all run, nothing is kept of the new one, and the log names it. */
+/* Notes that this node runs ranks of that generation. At most RECORD_RUNS_MAX jobs are kept: a new job replaces the
+ * oldest job that does not run any more. If all kept jobs run, the new job is not kept, and a warning names it. */
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
-/* A checkpoint was committed. */
+/* Notes a commit of a checkpoint. */
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);
-/* Adds to the node's record what it tells after a restore. */
+/* Adds the jobs to be reported after a restore to the node's record. */
 void history_write(const History *h, NodeRecord *record);

@@ -14,7 +14,7 @@ enum {
     RETRY_MSEC = 200,
     FAILED_MSEC = 1000,
     PAUSE_MAX_SEC = 60,
-    RECORD_BYTES = 512, /* of etcd, beside a record's own */
+    RECORD_BYTES = 512, /* etcd's overhead for each record */
 };
 
 static void look_later(LogRequests *asks);
@@ -35,7 +35,7 @@ static void forget_request(LogRequest *ask)
     *ask = (LogRequest){0};
 }
 
-/* ---- what is written ---- */
+/* ---- writing answers ---- */
 
 static void warn_once(LogRequests *asks, const Error *err)
 {
@@ -49,7 +49,7 @@ static void warn_once(LogRequests *asks, const Error *err)
 static void on_removed(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
-    /* what is left goes with the node's lease */
+    /* a failure is ignored: the lines expire with the node's lease */
 }
 
 static void remove_lines(LogRequests *asks, const char *id)
@@ -58,7 +58,7 @@ static void remove_lines(LogRequests *asks, const char *id)
     const EtcdOp op = {.kind = ETCD_DELETE,
                        .key =
                            key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
-    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* as above */
+    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* see on_removed() */
 }
 
 static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
@@ -66,7 +66,7 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
     LogRequest *ask = userdata;
     LogRequests *asks = ask->asks;
     assert(asks && ask->call);
-    ask->call = NULL; /* it frees itself */
+    ask->call = NULL; /* the call frees itself */
     if (ask->gone) {
         remove_lines(asks, ask->id);
         forget_request(ask);
@@ -87,7 +87,8 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
     } else if (ask->answered == ask->record.seq && ask->put_usec == 0) {
         ask->put_usec = now;
     }
-    if (answer_request(ask, now)) /* the reader may have been faster than etcd's answer to us */
+    /* The reader may have asked again before etcd confirmed the write. */
+    if (answer_request(ask, now))
         look_later(asks);
 }
 
@@ -108,7 +109,7 @@ static bool put_lines(LogRequests *asks, const char *id, const LogLinesRecord *l
     return etcd_txn(asks->etcd, NULL, 0, &op, 1, handler, userdata, ret) == 0;
 }
 
-/* ---- what is read ---- */
+/* ---- reading log files ---- */
 
 static bool has_budget(LogRequests *asks, uint64_t now)
 {
@@ -120,14 +121,14 @@ static bool has_budget(LogRequests *asks, uint64_t now)
     return asks->budget_bytes > 0;
 }
 
-/* The ask of a reader that does not know which ranks are here. */
+/* Fills in the ranks of this node for a reader that does not know them. */
 static void find_ranks(LogRequestRecord *record, const LogTail *tail)
 {
     int ranks[RECORD_SLOTS_MAX];
     const size_t n = log_tail_ranks(tail, ranks, RECORD_SLOTS_MAX);
     if (n == 0)
         return;
-    free(record->places); /* of an empty list */
+    free(record->places); /* an empty list */
     record->places = memory_zeroed(n, sizeof(record->places[0]));
     record->n_places = n;
     for (size_t i = 0; i < n; i++)
@@ -139,7 +140,7 @@ typedef struct Draft {
     LogPart parts[RECORD_SLOTS_MAX];
     char text[LOG_TEXT_MAX + 1];
     size_t n_text;
-    bool tells_any; /* lines, or lines that were left out */
+    bool tells_any; /* the draft holds lines, or a count of lines that were left out */
 } Draft;
 
 static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, Draft *draft)
@@ -150,7 +151,7 @@ static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, D
     LogPart *part = &draft->parts[draft->lines.n_parts++];
     *part = (LogPart){.next = *place};
     if (log_tail_read(tail, &part->next, draft->text + draft->n_text, room, &piece) < 0) {
-        part->missing = true; /* not begun, or gone: the reader knows which */
+        part->missing = true; /* the log has not begun or was deleted; the reader knows which */
         return;
     }
     part->bytes = (int64_t)piece.n;
@@ -160,7 +161,8 @@ static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, D
     draft->lines.more |= piece.more;
 }
 
-/* Ranks that are followed share the room, each time another one comes first; else one rank comes after another. */
+/* With follow, the ranks share the room, and each answer begins with another rank. Else the ranks are read one after
+ * another. */
 static void read_ranks(const LogRequestRecord *ask, const LogTail *tail, Draft *draft)
 {
     const size_t n = ask->n_places;
@@ -175,20 +177,20 @@ static void read_ranks(const LogRequestRecord *ask, const LogTail *tail, Draft *
             read_rank(tail, place, ask->follow ? MIN(room, share) : room, draft);
             continue;
         }
-        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* its turn comes */
+        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* a later answer's */
         draft->lines.more = true;
     }
     assert(draft->lines.n_parts == n);
     draft->text[draft->n_text] = '\0';
 }
 
-/* Returns whether the ask still waits. */
+/* Answers the request if that is possible now. Returns whether the request still waits. */
 static bool answer_request(LogRequest *ask, uint64_t now)
 {
     LogRequests *asks = ask->asks;
     LogRequestRecord *record = &ask->record;
     if (ask->call || ask->gone || ask->answered == record->seq)
-        return false; /* on_put() looks again */
+        return false; /* on_put() tries again */
     if (now < ask->next_usec || !has_budget(asks, now))
         return true;
     const LogTail tail = {.log_dir = asks->config->log_dir,
@@ -203,7 +205,7 @@ static bool answer_request(LogRequest *ask, uint64_t now)
         find_ranks(record, &tail);
     read_ranks(record, &tail, draft);
     ask->ends = draft->lines.end = !record->follow && !draft->lines.more;
-    /* the first answer says that this node serves the ask, and whoever does not take it has gone */
+    /* The first answer is sent even if empty: it shows that this node serves the request. */
     const bool due = draft->tells_any || ask->ends || !ask->told;
     const bool put = due && put_lines(asks, ask->id, &draft->lines, on_put, ask, &ask->call);
     if (put) {
@@ -237,7 +239,7 @@ static void look_later(LogRequests *asks)
                     asks);
 }
 
-/* ---- what is asked ---- */
+/* ---- accepting requests ---- */
 
 static void on_refused(int r, const Error *err, _unused_ const EtcdTxnResult *result,
                        void *userdata)
@@ -251,17 +253,18 @@ static void refuse(LogRequests *asks, const char *id, const LogRequestRecord *re
     LogLinesRecord lines = {.seq = record->seq, .end = true};
     (void)snprintf(lines.refused, sizeof(lines.refused), "%d readers are served already",
                    LOG_REQUESTS_MAX);
-    (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* the reader has a deadline */
+    (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* at worst the reader times out */
 }
 
-/* The place of the reader that has not come for its answer for longest. */
+/* If no place is free, frees the place of the reader whose answer has waited longest, at least
+ * LOG_REQUESTS_UNTAKEN_SEC. */
 static void free_place(LogRequests *asks, uint64_t now)
 {
     LogRequest *found = NULL;
     for (size_t i = 0; i < LOG_REQUESTS_MAX; i++) {
         LogRequest *ask = &asks->of[i];
         if (!ask->asks)
-            return; /* there is one */
+            return; /* a place is free */
         const bool waits = ask->put_usec > 0 && !ask->call;
         if (waits && (!found || ask->put_usec < found->put_usec))
             found = ask;
@@ -290,7 +293,7 @@ static void accept_request(LogRequests *asks, const char *id, LogRequestRecord *
         ask->put_usec = 0;
     log_request_record_clear(&ask->record);
     ask->record = *record;
-    if (ask->gone) { /* what is under way answers the one that was there before */
+    if (ask->gone) { /* the write under way answers an earlier request with this id */
         ask->gone = ask->ends = ask->told = false;
         ask->answered = 0;
         ask->put_usec = 0;
@@ -304,7 +307,7 @@ static void drop_request(LogRequests *asks, const char *id)
 {
     LogRequest *ask = find_request(asks, id);
     if (ask && ask->call) {
-        ask->gone = true; /* the write under way comes first */
+        ask->gone = true; /* on_put() removes the lines after the write under way */
         return;
     }
     if (ask)
@@ -331,7 +334,8 @@ static void on_damaged(void *userdata)
     begin_to_count(asks);
 }
 
-/* Says the first one at once, and others once a minute: whoever may ask could fill the journal. */
+/* Logs the first request that is passed over at once, and the later ones once a minute, so that a client cannot fill
+ * the journal. */
 static void pass_over(LogRequests *asks, const char *text)
 {
     if (timer_runs(&asks->damaged)) {
@@ -356,7 +360,7 @@ static void on_request_events(const EtcdEvent *events, size_t n_events, _unused_
         Error err = ERROR_INIT;
         if (key_parse(asks->config->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_ASKS ||
             key_parse_log(rest, node, sizeof(node), id, sizeof(id)) < 0)
-            continue; /* nobody's */
+            continue; /* the key is not that of a request */
         if (events[i].kind == ETCD_EVENT_DELETE)
             drop_request(asks, id);
         else if (kv->lease == 0) {
@@ -384,15 +388,14 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
 {
     LogRequests *asks = userdata;
     char prefix[KEY_MAX];
-    asks->rights_call = NULL; /* it frees itself */
+    asks->rights_call = NULL; /* the call frees itself */
     if (r == 0)
         r = etcd_watch_prefix(asks->etcd,
                               key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "",
                                       prefix),
                               on_request_events, asks, &asks->watch);
     if (r < 0)
-        request_again(asks, r == -EACCES ? RIGHTS_MSEC
-                                         : RETRY_MSEC); /* roles may be brought up to date */
+        request_again(asks, r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC); /* the roles may be updated */
     else
         asks->ready(asks->userdata);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager.c - see manager.h. Here the modules are handed what they need, and what one tells is carried to the
+/* manager.c - see manager.h. It gives the modules what they need, and passes the events of one module on to the
  * others. */
 #include "daemon/node/manager.h"
 
@@ -14,7 +14,7 @@
 
 enum { STOOD_STILL_MSEC = 1000 };
 
-/* ---- what is done again and again ---- */
+/* ---- periodic work ---- */
 
 static void on_alive(void *userdata)
 {
@@ -38,12 +38,12 @@ static void on_hang_tick(void *userdata)
     fence_check(m, now_usec, stood_still_usec);
     workload_end_late(&m->workload, now_usec);
     m->events.ticked(m->events.userdata, now_usec);
-    /* idle: what ranks said counts before their silence does */
+    /* The timer is idle, so that messages of ranks are read before their silence is judged. */
     timer_start_idle(m->needs.timers, &m->hang_timer, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick,
                      m);
 }
 
-/* ---- what the workload tells ---- */
+/* ---- events of the workload ---- */
 
 static void on_node_changed(void *userdata)
 {
@@ -129,7 +129,7 @@ static void init_workload(Manager *m)
     workload_init(&m->workload, &needs, &events);
 }
 
-/* ---- what the node's record and its lease tell ---- */
+/* ---- events of the node's record and its lease ---- */
 
 static void on_registered(void *userdata)
 {
@@ -193,7 +193,7 @@ static void init_node(Manager *m)
     m->node.last_lease = m->history.record.lease;
 }
 
-/* ---- which history etcd lives in ---- */
+/* ---- the history of etcd ---- */
 
 static int read_history(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err)
 {
@@ -236,7 +236,7 @@ static void open_history(Manager *m)
     history_open(&m->history, &needs);
 }
 
-/* ---- what requests ask of the program ---- */
+/* ---- requests to the program ---- */
 
 static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
 {
@@ -269,7 +269,7 @@ static void on_doctor(void *userdata, const RequestRecord *request)
     m->needs.doctor(m->needs.userdata, request);
 }
 
-/* ---- made, started and ended ---- */
+/* ---- creation, start and end ---- */
 
 Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
 {
@@ -282,7 +282,7 @@ int manager_start(Manager *m, Error *err)
 {
     const DaemonConfig *c = m->needs.config;
     assert(!m->lease && !m->draining);
-    open_history(m); /* before anything is asked */
+    open_history(m); /* before the first request to etcd */
     fence_note_contact(&m->fence);
     char key[KEY_MAX];
     int r = etcd_lease_new(m->needs.etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key),
@@ -312,7 +312,7 @@ int manager_start(Manager *m, Error *err)
         return r;
     m->hang_tick_usec = clock_boottime_usec();
     on_alive(m);     /* starts its timer */
-    on_hang_tick(m); /* likewise */
+    on_hang_tick(m); /* starts its timer */
     return 0;
 }
 

@@ -14,15 +14,15 @@
 
 #include <string.h>
 
-/* A transaction takes 120 compares: one of the node, two of each world. */
+/* A transaction has at most 120 compares: one for the node, and two for each world. */
 enum {
     RETRY_MSEC = 200,
     RIGHTS_MSEC = 30000,
     TOGETHER_MAX = 59,
-    RESTORE_MSEC = 1000, /* the shortest time between two writes over a stranger's record */
-    RACE_MSEC = 20,      /* between two tries, where the stranger has written once more meanwhile */
-    WAIT_MSEC = 1000,    /* for another's lease, unless the watch shows its end before */
-    QUIET_LEASES = 3     /* a stranger that wrote nothing for as many lease_sec is forgotten */
+    RESTORE_MSEC = 1000, /* minimum time between two writes over a stranger's record */
+    RACE_MSEC = 20,      /* delay of the retry when the stranger has written again meanwhile */
+    WAIT_MSEC = 1000,    /* delay of the next check whether another machine's lease has ended */
+    QUIET_LEASES = 3     /* a stranger is forgotten after so many lease_sec without a write */
 };
 
 static void node_put(OwnNode *node);
@@ -39,9 +39,9 @@ void node_clear(OwnNode *node)
     timer_stop(&node->rights_retry);
 }
 
-/* ---- what it says ---- */
+/* ---- the content of the record ---- */
 
-/* {"labels": {...}}: a field that the codec does not know and therefore keeps. */
+/* Returns {"labels": {...}}. The codec of the record does not know this field and copies it unchanged. */
 static char *labels_text(const OwnNode *node)
 {
     if (!node->needs.config->labels)
@@ -93,7 +93,7 @@ static NodeRecord node_record(const OwnNode *node)
     return record;
 }
 
-/* ---- what it may read ---- */
+/* ---- rights ---- */
 
 static void on_rights_retry(void *userdata)
 {
@@ -110,32 +110,34 @@ static bool request_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
                                node, &node->rights_call) == 0;
 }
 
-/* A user who may write specs, too, may write everything: then etcd checks no rights. */
+/* Finds out whether nodes share this user. A user that may also write specs is an administrator, or etcd checks no
+ * rights at all; such a user does not count as shared. */
 static void on_right_to_specs(int r, _unused_ const Error *err,
                               _unused_ const EtcdTxnResult *result, void *userdata)
 {
     OwnNode *node = userdata;
-    node->rights_call = NULL; /* it frees itself */
+    node->rights_call = NULL; /* the call frees itself */
     node->is_shared = r == -EACCES;
     node_update(node);
 }
 
-/* The right is checked once, at the start: the answer is for people, who may check it again. */
+/* Checks once, at the start, whether this user may write other nodes' records. The result is only shown to
+ * operators. */
 static void on_right_to_others(int r, _unused_ const Error *err,
                                _unused_ const EtcdTxnResult *result, void *userdata)
 {
     OwnNode *node = userdata;
-    node->rights_call = NULL; /* it frees itself */
+    node->rights_call = NULL; /* the call frees itself */
     if (r == 0)
-        (void)request_right(node, KEY_SPECS, on_right_to_specs); /* then nothing is said */
+        (void)request_right(node, KEY_SPECS, on_right_to_specs); /* a failure is not reported */
 }
 
 static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
                       void *userdata)
 {
     OwnNode *node = userdata;
-    node->rights_call = NULL; /* it frees itself */
-    if (r < 0) {              /* roles may be brought up to date while it runs */
+    node->rights_call = NULL; /* the call frees itself */
+    if (r < 0) {              /* an operator may update the roles meanwhile */
         timer_start(node->needs.timers, &node->rights_retry,
                     (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC, on_rights_retry,
                     node);
@@ -143,7 +145,7 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     }
     node->knows_secrets = true;
     node_update(node);
-    (void)request_right(node, KEY_NODES, on_right_to_others); /* as above */
+    (void)request_right(node, KEY_NODES, on_right_to_others); /* a failure is not reported */
 }
 
 void node_request_rights(OwnNode *node)
@@ -158,7 +160,7 @@ void node_request_rights(OwnNode *node)
                     on_rights_retry, node);
 }
 
-/* ---- putting it ---- */
+/* ---- retries ---- */
 
 static void on_node_retry(void *userdata)
 {
@@ -182,7 +184,8 @@ static void retry_later(OwnNode *node)
                     node);
 }
 
-/* A person must give missing rights: the refusal is logged once, and the write is tried again slowly. */
+/* Logs a missing right once. Only an operator can grant the right; until then the write is repeated every
+ * RETRY_MSEC. */
 static bool is_refused(OwnNode *node, int r, const Error *err)
 {
     if (r == -EACCES && !node->refused)
@@ -193,7 +196,7 @@ static bool is_refused(OwnNode *node, int r, const Error *err)
     return node->refused;
 }
 
-/* ---- whose record it is ---- */
+/* ---- the owner of the record ---- */
 
 static bool has_our_words(const OwnNode *node, int r, const NodeRecord *record)
 {
@@ -210,13 +213,13 @@ static void on_quiet(void *userdata)
     node_touch(node);
 }
 
-/* Our record is put back at once, unless that was done less than a second ago: then the key is read again first, since
- * more may have been written to it. */
+/* Puts our record back at once, unless that was done less than a second ago: then waits and reads the key again
+ * first, since more may have been written to it. */
 static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 {
     const uint64_t now = clock_boottime_usec();
     const uint64_t next_usec = node->restored_usec + RESTORE_MSEC * USEC_PER_MSEC;
-    assert(etcd_lease_id(node->needs.lease) != 0); /* else we wait, and do not write over it */
+    assert(etcd_lease_id(node->needs.lease) != 0); /* without a lease the node yields instead */
     if (node->stranger_revision == 0 || node->stranger_lease != kv->lease)
         log_event(LOG_LEVEL_WARNING, MESSAGE_STRANGER,
                   "another writer has put %s, under lease %llx, at revision %lld, while this "
@@ -240,7 +243,7 @@ static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 static void yield(OwnNode *node, const EtcdKeyValue *kv, const NodeRecord *record)
 {
     Error err = ERROR_INIT;
-    assert(kv->lease != 0); /* which runs out */
+    assert(kv->lease != 0); /* the wait ends with this lease */
     if (!node->yields) {
         (void)error_set(
             &err, -EEXIST,
@@ -261,11 +264,12 @@ static void on_last_ended(_unused_ int r, _unused_ const Error *err,
                           _unused_ const EtcdTxnResult *result, void *userdata)
 {
     OwnNode *node = userdata;
-    node->call = NULL; /* it frees itself */
-    node_look(node);   /* finds out what became of the record; one that is left is written over */
+    node->call = NULL; /* the call frees itself */
+    node_look(node);   /* reads the record again; if it still exists, it is overwritten */
 }
 
-/* The records of the last life go with its lease, all at once: a leader then knows that this life is another one. */
+/* Revokes the lease of the last life. Its records vanish with the lease, all at once, so that the leader knows that
+ * this life is another one. */
 static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
 {
     assert(!node->call && kv->lease == node->last_lease);
@@ -312,7 +316,7 @@ static void judge_occupant(OwnNode *node, const EtcdKeyValue *kv)
 static void on_looked(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     OwnNode *node = userdata;
-    node->call = NULL; /* it frees itself */
+    node->call = NULL; /* the call frees itself */
     if (r < 0) {
         if (!is_refused(node, r, err))
             log_debug("cannot read this node's record: %s; trying again", err->text);
@@ -329,11 +333,11 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     }
 }
 
-/* Reads our key again if it is not as we put it. A call that is under way meanwhile notices the change by its guard, or
- * has just ended. */
+/* Reads our key again if it is not as we put it. While a call is under way nothing is done: the call's guard fails,
+ * or this function is called after the call. */
 static void make_good(OwnNode *node)
 {
-    if (node->yields && node->seen_removed && !node->call) { /* it may have gone: no more waiting */
+    if (node->yields && node->seen_removed && !node->call) { /* the holder may have left */
         node->seen_removed = false;
         node_look(node);
         return;
@@ -343,14 +347,14 @@ static void make_good(OwnNode *node)
         return;
     node->lease = 0;
     node->wanted = true;
-    node->with_ranks |= node->seen_removed; /* the leader may have moved their world by now */
+    node->with_ranks |= node->seen_removed; /* the leader may have moved the ranks' world */
     node_look(node);
 }
 
 void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
     node->seen_revision = revision;
-    node->seen_removed |= removed; /* a rebirth does not undo the death */
+    node->seen_removed |= removed; /* a new put does not undo the deletion */
     make_good(node);
 }
 
@@ -359,7 +363,7 @@ static void node_look(OwnNode *node)
     char key[KEY_MAX];
     assert(!node->call);
     if (node->looks)
-        timer_stop(&node->retry); /* it was for this */
+        timer_stop(&node->retry); /* the timer was for this read */
     node->looks = false;
     int r = etcd_get(node->needs.etcd,
                      key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
@@ -368,11 +372,11 @@ static void node_look(OwnNode *node)
         retry_later(node);
 }
 
-/* ---- the records of the ranks, which come with the node's ---- */
+/* ---- the records of the ranks, which are put with the node's ---- */
 
 static bool goes_along(const LocalJob *job) { return job->local && !job->local->over; }
 
-/* Whether the guards of all these records are known. */
+/* Returns whether the guards of all the ranks' records are known. */
 static bool observe_ranks(const OwnNode *node)
 {
     bool is_known = true;
@@ -382,8 +386,9 @@ static bool observe_ranks(const OwnNode *node)
     return is_known;
 }
 
-/* The node and what runs on it come back together, so that nobody sees one without the other. Each record is guarded by
- * its own key, too: a put that is lost and comes late must not count after what the record's writer has put by then. */
+/* Adds the ranks' records to the transaction that puts the node's record back, so that no reader sees one without
+ * the others. Each record is also guarded by the revision of its own key: a delayed put must not replace a newer
+ * record. */
 static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdOp *ops,
                         char **texts, char (*keys)[KEY_MAX])
 {
@@ -405,7 +410,7 @@ static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards,
     return n;
 }
 
-/* Until the answer is there, no writer writes a report that was put with the node. */
+/* Stops the writers of the n records that were put with the node until etcd has answered. */
 static void hold_ranks(const OwnNode *node, size_t n)
 {
     for (LocalJob *job = node->needs.workload->jobs; job && n > 0; job = job->next)
@@ -413,7 +418,7 @@ static void hold_ranks(const OwnNode *node, size_t n)
             record_writer_hold(&job->local->report);
             n--;
         }
-    assert(n == 0); /* all that went along */
+    assert(n == 0); /* all records that were put are held */
 }
 
 static void release_report(RecordWriter *report, int64_t revision)
@@ -427,7 +432,7 @@ static void release_report(RecordWriter *report, int64_t revision)
     record_writer_release(report);
 }
 
-/* revision 0: it is not known what has become of the reports. */
+/* Lets the writers of the ranks' records go on. revision 0: it is unknown whether the records were written. */
 static void release_ranks(const OwnNode *node, int64_t revision)
 {
     for (LocalJob *job = node->needs.workload->jobs; job; job = job->next) {
@@ -438,7 +443,7 @@ static void release_ranks(const OwnNode *node, int64_t revision)
     }
 }
 
-/* ---- putting it ---- */
+/* ---- writing the record ---- */
 
 static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
@@ -455,13 +460,12 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
         node->with_ranks |= node->seen_removed;
-        if (node->with_ranks) { /* the ranks' world may have moved: they die first */
+        if (node->with_ranks) { /* the world may have moved: its old ranks must end first */
             (void)observe_ranks(node);
             retry_later(node);
         }
         if (node->restores && !node->with_ranks && r == 0)
-            look_later(node, RACE_MSEC *
-                                 USEC_PER_MSEC); /* a whole second would be too late for a leader */
+            look_later(node, RACE_MSEC * USEC_PER_MSEC); /* the leader waits only half a second */
         else
             node_look(node);
         node->restores = false;
@@ -479,7 +483,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     node->has_name = true;
     node->revision = result->revision;
     if (node->seen_revision <= node->revision)
-        node->seen_removed = false; /* made good */
+        node->seen_removed = false; /* the deletion is undone */
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s",
@@ -490,7 +494,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         node_put(node);
     else
         workload_note_node_written(node->needs.workload);
-    make_good(node); /* the watch may have been faster than the answer */
+    make_good(node); /* the watch may have shown a change before etcd answered */
     node_touch(node);
 }
 
@@ -502,7 +506,7 @@ static void node_put(OwnNode *node)
         return;
     }
     if (node->with_ranks &&
-        (workload_has_old_ranks(node->needs.workload) || /* nobody would know of them */
+        (workload_has_old_ranks(node->needs.workload) || /* unknown to the leader */
          !observe_ranks(node))) {
         node->wanted = true;
         retry_later(node);
@@ -542,7 +546,8 @@ static void node_put(OwnNode *node)
 static void node_update(OwnNode *node)
 {
     const NodeRecord record = node_record(node);
-    /* All of the record is set and has no part elsewhere; one that differs only in padding is put once more. */
+    /* All fields of the record are set, and none is a pointer, so memcmp() finds every change. A record that differs
+     * only in its padding is put once more. */
     if (node->lease == 0 || memcmp(&record, &node->put, sizeof(record)) != 0)
         node_put(node);
 }

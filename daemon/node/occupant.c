@@ -10,7 +10,8 @@ Occupant occupant_judge(const OccupantFacts *facts)
         return OCCUPANT_OURS;
     if (holds)
         return OCCUPANT_STRANGER;
-    /* A record on our new lease is of somebody who has no lease; one on a lease that we have lost is about to go. */
+    /* A record on our new lease, which we have not put, is from a client that keeps no lease alive. A record on a
+     * lease that we have lost will expire soon. */
     if (facts->lease == 0 || is_on_ours || facts->lease == facts->held_lease)
         return OCCUPANT_NOBODY;
     if (facts->lease == facts->last_lease)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 is here, "check" and "clear" for this node,
- * "doctor" for all nodes.
+/* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 runs here, "check" and "clear" for this
+ * node, "doctor" for all nodes.
  *
  * Ownership: none; an answer under way frees itself.
  * Units:     none.
- * Errors:    logged. An answer that is lost leaves the request open; sdctl has a deadline.
+ * Errors:    logged. A lost answer leaves the request open; sdctl then times out.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -16,14 +16,15 @@ typedef struct Requests {
     const DaemonConfig *config;
     Etcd *etcd;
     Workload *workload;
-    void *userdata; /* of the calls below */
-    /* This node is asked for a round of probes; clear: they forget first. */
+    void *userdata; /* passed to the callbacks below */
+    /* Called for a request for a round of probes on this node; clear: the faults that only a reset cures are
+     * forgotten first. */
     void (*check)(void *userdata, const EtcdKeyValue *request, bool clear);
-    /* Nodes are asked what ranks would find here. */
+    /* Called for a request of kind "doctor" for this node or for all nodes. */
     void (*doctor)(void *userdata, const RequestRecord *request);
 } Requests;
 
-/* The watch shows a request, or that one is gone. */
+/* Called when the watch shows a request or its deletion. */
 void requests_on_event(const Requests *requests, const EtcdEvent *event);
-/* Puts the answer, if the record is still as kv holds it. */
+/* Writes the answer into the request's record, if kv still holds the record's present revision. */
 void requests_answer(Etcd *etcd, const EtcdKeyValue *kv, const char *text);

@@ -79,8 +79,8 @@ static void on_rendezvous(const Watches *w, const EtcdEvent *e, const char *rest
     rendezvous_record_clear(&record);
 }
 
-/* Quarantine is the one order that doesn't wait for a new world: what runs here may be wrong. Each cause
- * counts by itself; that of another machine which had this name does not. */
+/* Kills the ranks of a quarantined node at once, without waiting for a new world: their results may be wrong. Each
+ * cause counts by itself; a cause against another machine that had this name does not count. */
 static void on_cordon(const Watches *w, const EtcdEvent *e, const char *name)
 {
     CordonRecord cordon;
@@ -103,8 +103,8 @@ static void on_cordon(const Watches *w, const EtcdEvent *e, const char *name)
     cordon_record_clear(&cordon);
 }
 
-/* Our own record has changed. When it has vanished, the leader gives it half a second, and the next
- * renewal may be a quarter of a TTL away: a lease that was revoked is noticed now. */
+/* Handles a change of our own record. If the record was deleted, its lease is checked at once, since the lease may
+ * have been revoked: the leader waits half a second, and the next renewal may be a quarter of a TTL away. */
 static void on_node(const Watches *w, const EtcdEvent *e, const char *name)
 {
     bool removed = e->kind == ETCD_EVENT_DELETE;
@@ -127,7 +127,7 @@ static void on_node_events(const EtcdEvent *events, size_t n_events, _unused_ in
         KeyKind kind;
         const char *rest;
         if (key_parse(w->config->cluster, events[i].kv.key, &kind, &rest) < 0)
-            continue; /* somebody else's key under our prefix */
+            continue; /* an unknown key under our prefix */
         if ((kind == KEY_WORLDS || kind == KEY_PHASES) && !name_is_valid(rest))
             log_error("%s: not the name of a job; skipped", events[i].kv.key);
         else if (kind == KEY_WORLDS)

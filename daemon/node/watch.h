@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.h - follows the key ranges that concern a node, and carries each change to its module.
+/* watch.h - watches the keys of etcd that concern a node, and passes each change on to its module.
  *
  * Ownership: part of the Manager.
  * Units:     none.
@@ -16,7 +16,7 @@
 enum { WATCHED_KINDS = 5 };
 
 typedef struct Watches {
-    /* Handed in by manager.c: the parts of the daemon that the changes concern. */
+    /* Set by manager.c: the parts of the daemon that the changes concern. */
     const DaemonConfig *config;
     Etcd *etcd;
     EtcdLease *lease;
@@ -26,9 +26,9 @@ typedef struct Watches {
     const Requests *requests;
 
     EtcdWatch *watch[WATCHED_KINDS];
-    EtcdWatch *own; /* this node's own record */
+    EtcdWatch *own; /* watch of this node's own record */
 } Watches;
 
-/* The fields that are handed in must be set. */
+/* Opens all watches. The fields that manager.c sets must be set before. */
 int watches_open(Watches *w, Error *err);
 void watches_clear(Watches *w);

@@ -16,7 +16,7 @@
 
 enum { DESTROY_MSEC = 2000, ROUND_MSEC = 100 };
 
-/* Mount point of cgroup v2, from mountinfo: "... <mount point> <options> - cgroup2 ...". */
+/* Finds the mount point of cgroup v2 in mountinfo: "... <mount point> <options> - cgroup2 ...". */
 static int find_mount(char *ret, size_t size)
 {
     _cleanup_file_ FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -79,7 +79,8 @@ static int write_kill(const char *folder)
     if (errno != ENOENT)
         return -errno;
 
-    /* before Linux 5.14: one by one; what forks meanwhile is met by the caller's next look */
+    /* Linux before 5.14 has no cgroup.kill: kills the processes one by one. Processes forked meanwhile are left to
+     * the caller's next attempt. */
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
     _cleanup_file_ FILE *f = fopen(path, "re");
     if (!f)
@@ -87,7 +88,7 @@ static int write_kill(const char *folder)
     int pid;
     while (fscanf(f, "%d", &pid) == 1)
         if (pid > 0)
-            (void)kill(pid, SIGKILL); /* it may be gone already */
+            (void)kill(pid, SIGKILL); /* the process may have ended */
     return 0;
 }
 
@@ -96,7 +97,7 @@ int cgroup_is_populated(int events)
     char text[256];
     ssize_t n = pread(events, text, sizeof(text) - 1, 0);
     if (n < 0)
-        return errno == ENODEV ? 0 : -errno; /* removed */
+        return errno == ENODEV ? 0 : -errno; /* the cgroup was removed */
     text[n] = '\0';
     const char *at = strstr(text, "populated ");
     return at ? at[strlen("populated ")] == '1' : -EBADMSG;
@@ -115,7 +116,7 @@ static int wait_empty(const char *folder)
         if (r <= 0)
             return r;
         struct pollfd p = {.fd = events, .events = POLLPRI};
-        (void)poll(&p, 1, ROUND_MSEC); /* woken by the change; else we look again */
+        (void)poll(&p, 1, ROUND_MSEC); /* returns early at a change */
     }
     return -ETIMEDOUT;
 }
@@ -126,7 +127,7 @@ static void remove_slots(const CgroupBase *base)
     struct dirent *entry;
     while (folder && (entry = readdir(folder)))
         if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
-            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* the base's rmdir tells */
+            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* see the base's rmdir */
     if (folder)
         (void)closedir(folder);
 }
@@ -142,14 +143,14 @@ int cgroup_destroy(const CgroupBase *base, Error *err)
     if (r < 0)
         return error_errno(err, r, "%s: cannot end what runs inside", base->path);
 
-    /* busy: what has just been killed is still being taken apart */
+    /* EBUSY: the kernel has not finished removing the processes that were just killed. */
     for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
         remove_slots(base);
         r = rmdir(base->path) < 0 && errno != ENOENT ? -errno : 0;
         if (r != -EBUSY)
             break;
         const struct timespec pause = {.tv_nsec = ROUND_MSEC * 1000 * 1000};
-        (void)nanosleep(&pause, NULL); /* no event says when rmdir would work */
+        (void)nanosleep(&pause, NULL); /* no event announces that rmdir would work */
     }
     return r < 0 ? error_errno(err, r, "%s: cannot remove it", base->path) : 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cgroup.h - the cgroup v2 folders that hold this node's ranks, one per slot.
  *
- * The folder of a slot is <where sdtraind runs>/sdtrain-<hash of run_dir>/slot<k>. It is made when a rank starts, and
- * removed when the rank is confirmed dead. No controller is switched on, so sdtraind may stay in the parent.
+ * The folder of a slot is <cgroup of sdtraind>/sdtrain-<hash of run_dir>/slot<k>. It is made when a rank starts, and
+ * removed when the rank is confirmed dead. No cgroup controller is enabled, so sdtraind may stay in the parent.
  *
  * Ownership: cgroup_open() fills a CgroupBase, a value.
  * Units:     none.
- * Errors:    -EOPNOTSUPP: no cgroup v2 here, or not ours to write; process groups must do.
+ * Errors:    -EOPNOTSUPP: cgroup v2 is not mounted or not writable; then only process groups are used.
  * Threads:   any.
  */
 #pragma once
@@ -14,19 +14,21 @@
 #include "base/error.h"
 
 typedef struct CgroupBase {
-    char path[512]; /* of the base folder; "": cgroups are not in use */
+    char path[512]; /* path of the base folder; "": cgroups are not in use */
 } CgroupBase;
 
-/* Finds the place and makes the base folder. */
+/* Finds the cgroup of this process and makes the base folder in it. */
 int cgroup_open(CgroupBase *ret, const char *run_dir, Error *err);
-/* Kills what is left inside and removes all folders, within 2 s. Called at start and at end. */
+/* Kills all processes inside, which may take up to 2 s, and removes all folders, which may take 2 s more. Called at
+ * start and at end. */
 int cgroup_destroy(const CgroupBase *base, Error *err);
 
-/* Makes the slot's folder; ret_folder for clone3, ret_events to poll for POLLPRI. */
+/* Makes the slot's folder. *ret_folder is the folder's descriptor for clone3; *ret_events is that of its
+ * cgroup.events, to poll for POLLPRI. */
 int cgroup_make_slot(const CgroupBase *base, int slot, int *ret_folder, int *ret_events,
                      Error *err);
-/* SIGKILL to every process inside, also to those that are forked meanwhile. */
+/* Sends SIGKILL to every process in the slot's cgroup, also to processes that are forked meanwhile. */
 int cgroup_kill_slot(const CgroupBase *base, int slot);
-/* 1: some process lives inside; 0: none; -errno. */
+/* Returns 1 if a process lives in the cgroup, 0 if not, or -errno. events: from cgroup_make_slot(). */
 int cgroup_is_populated(int events);
 int cgroup_remove_slot(const CgroupBase *base, int slot);

@@ -18,7 +18,8 @@ typedef struct Half {
     int64_t file, size;
 } Half;
 
-/* A number is given again to another file once its first one is gone; the time of birth tells them apart. */
+/* Returns a number that identifies the file, also after a rename. Inode numbers are used again after a deletion, so
+ * the time of birth is mixed in. */
 static int64_t number_of(int fd, const struct stat *st)
 {
     struct statx x;
@@ -29,8 +30,8 @@ static int64_t number_of(int fd, const struct stat *st)
     return number ? (int64_t)number : 1;
 }
 
-/* Opens one half of a log. A file that the rank's user could put in its place must not make the daemon wait, or read
- * elsewhere. */
+/* Opens one half of a log. The rank's user could put another file in its place, which must not make the daemon
+ * block, or read a file elsewhere. */
 static void open_half(const LogTail *tail, int rank, const char *suffix, Half *ret)
 {
     char path[800];
@@ -45,7 +46,8 @@ static void open_half(const LogTail *tail, int rank, const char *suffix, Half *r
     ret->fd = TAKE_FD(fd);
 }
 
-/* Goes to the last `bytes` of both, behind the line that is cut there. */
+/* Moves the place to the last `bytes` of both halves, after the line that is cut there. Returns the number of bytes
+ * before the place. */
 static int64_t go_to_tail(const Half *halves, int64_t bytes, LogPlace *place)
 {
     const Half *half = &halves[PRESENT];
@@ -70,7 +72,7 @@ static int64_t left_of(const Half *halves, size_t at, int64_t offset)
     return halves[at].size - offset + (at == OLD ? halves[PRESENT].size : 0);
 }
 
-/* Finds the half that the place is in. Returns what was left out on the way. */
+/* Finds the half of the log that the place is in. Returns the number of bytes that are skipped on the way. */
 static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *place, size_t *ret)
 {
     int64_t skipped = 0;
@@ -78,14 +80,13 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
     while (at < HALVES && (halves[at].fd < 0 || halves[at].file != place->file))
         at = at == PRESENT ? OLD : HALVES;
     if (at == HALVES) {
-        const bool lost = place->file != 0; /* it has turned over twice */
+        const bool lost = place->file != 0; /* the log has turned over twice since */
         skipped = MAX(go_to_tail(halves, tail->tail_bytes, place), (int64_t)lost);
-    } else if (halves[at].size < place->offset) { /* begun anew: a job of that name starts again */
+    } else if (halves[at].size < place->offset) { /* a job of that name has begun the file anew */
         place->offset = 0;
     } else if (left_of(halves, at, place->offset) > LOG_TAIL_BEHIND_MAX + tail->tail_bytes) {
         const int64_t left = left_of(halves, at, place->offset);
-        (void)go_to_tail(halves, tail->tail_bytes,
-                         place); /* counted by what is left before and after */
+        (void)go_to_tail(halves, tail->tail_bytes, place); /* skipped is computed below */
         at = place->file == halves[PRESENT].file ? PRESENT : OLD;
         skipped = left - left_of(halves, at, place->offset);
     }
@@ -94,7 +95,8 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
     return skipped;
 }
 
-/* How much of the n bytes at the end of what there is can be handed out. */
+/* Returns how many of the n bytes are handed out: whole lines if there are any, else all bytes, unless the end of
+ * the line is still expected. */
 static size_t whole_lines(const char *text, size_t n, bool waits)
 {
     const char *last = memrchr(text, '\n', n);
@@ -103,7 +105,7 @@ static size_t whole_lines(const char *text, size_t n, bool waits)
     return waits && n < LOG_TAIL_LINE_MAX ? 0 : n;
 }
 
-/* A line that is not UTF-8 keeps what is: a record is UTF-8 as a whole. */
+/* Makes each line printable UTF-8, since a record must be UTF-8 as a whole. The valid parts of a bad line are kept. */
 static void make_harmless(char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
@@ -121,7 +123,7 @@ static int read_half(const LogTail *tail, const Half *halves, size_t at, LogPlac
     ssize_t n = pread(halves[at].fd, buffer, size, place->offset);
     if (n < 0)
         return -errno;
-    /* a line may go on in the next file */
+    /* At the end of the old half all bytes are handed out: its last line may go on in the present half. */
     const bool is_end = place->offset + n >= halves[at].size;
     const bool waits = at == PRESENT && tail->follow;
     size_t whole = (size_t)n;
@@ -142,7 +144,8 @@ int log_tail_read(const LogTail *tail, LogPlace *place, char *buffer, size_t siz
     size_t at;
     int r = 0;
     assert(size >= LOG_TAIL_LINE_MAX);
-    /* the old one last: if the log turns over between the two, what was the present one is seen twice, not never */
+    /* Opens the old half last: if the log turns over between the two calls, one file is opened twice, and none is
+     * missed. */
     open_half(tail, place->rank, "", &halves[PRESENT]);
     open_half(tail, place->rank, ".1", &halves[OLD]);
     if (halves[OLD].file == halves[PRESENT].file)

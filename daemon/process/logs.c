@@ -15,11 +15,11 @@ enum { READ_BYTES = 16 * 1024, DRAIN_ROUNDS = 64 };
 
 struct RankLog {
     char path[700];
-    char log_dir[512], job[64]; /* whose older logs go when the disk is full */
+    char log_dir[512], job[64]; /* the job's old logs are removed when the disk is full */
     int pipe, file;
     sd_event_source *source;
     int64_t max_bytes, written;
-    bool failed; /* the disk refused once; said so once */
+    bool failed; /* a write failed once, and a warning was logged */
     char line[RANK_LOG_LINE_MAX + 1], last[RANK_LOG_LINE_MAX + 1];
     size_t n_line;
 };
@@ -50,7 +50,7 @@ static int open_file(RankLog *log)
     return log->file < 0 ? -errno : 0;
 }
 
-/* Moves *text and *n on by what was written. */
+/* Writes the text to the file, and moves *text and *n on by the bytes that were written. */
 static int write_on(RankLog *log, const char **text, size_t *n)
 {
     while (*n > 0 && log->file >= 0) {
@@ -83,7 +83,7 @@ static void write_file(RankLog *log, const char *text, size_t n)
     log->failed = log->failed || r < 0;
 }
 
-/* One read; false when there is nothing more. */
+/* Reads once from the pipe. Returns false when nothing more can be read. */
 static bool take(RankLog *log)
 {
     char text[READ_BYTES];
@@ -162,7 +162,7 @@ RankLog *rank_log_free(RankLog *log)
     return NULL;
 }
 
-/* The newest first. */
+/* Sorts the newest generation first. */
 static int compare_logs(const void *a, const void *b)
 {
     long long x = *(const long long *)a, y = *(const long long *)b;

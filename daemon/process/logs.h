@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logs.h - keeps what one rank prints on disk, within a bound.
+/* logs.h - writes what one rank prints to the disk, within a bound.
  *
- * The file is <log_dir>/<job>/g<generation>/rank<r>.log. At half the bound it becomes rank<r>.log.1 and a new one
- * begins, so the end is always there. The last line is kept in memory as evidence.
+ * The file is <log_dir>/<job>/g<generation>/rank<r>.log. At half the bound it is renamed to rank<r>.log.1 and a new
+ * file begins, so the end of the output is always kept. The last line is kept in memory as evidence.
  *
- * Ownership: rank_log_new() gives the caller a RankLog and takes the reading end.
+ * Ownership: rank_log_new() gives the caller a RankLog, which owns the reading end of the pipe.
  * Units:     bytes.
- * Errors:    -errno. A disk that fails or is full costs lines, never the rank: the pipe is always
- *            emptied. A full one costs the logs of old generations first, by the rule of rank_log_prune().
+ * Errors:    -errno. A disk that fails or is full costs lines, never the rank: the pipe is always emptied. On a full
+ *            disk the logs of old generations are removed first, by the rule of rank_log_prune().
  * Threads:   loop thread only.
  */
 #pragma once
@@ -28,7 +28,7 @@ DEFINE_CLEANUP(RankLog, rank_log_free)
 
 /* Reads what is in the pipe now. */
 void rank_log_drain(RankLog *log);
-/* The last line that is not empty, whole or begun; "": there is none. */
+/* Returns the last line that is not empty, complete or not; "": there is none. */
 const char *rank_log_last_line(const RankLog *log);
 
 /* Removes the folders of the oldest generations of a job beyond RANK_LOG_GENERATIONS_KEPT. */

@@ -23,16 +23,16 @@
 enum {
     ROUNDS = 20,
     ROUND_MSEC = 100,
-    LOCK_SEC = 5, /* for a sdtraind that has just been killed */
-    KEEPER_LOCK_SEC =
-        40, /* for the keeper of an earlier life; with START_SEC below TimeoutStartSec= */
+    LOCK_SEC = 5,         /* wait for a sdtraind that has just been killed */
+    KEEPER_LOCK_SEC = 40, /* wait for an earlier keeper; with START_SEC below TimeoutStartSec= */
     START_SEC = 40,
     KEEPER_SEC = 600,
     PROC_PIECE_BYTES = 64 * 1024,
-    PROC_FILE_MAX = 8 * 1024 * 1024 /* more than the kernel takes as an environment */
+    PROC_FILE_MAX = 8 * 1024 * 1024 /* more than the kernel accepts as an environment */
 };
 
-/* Files of /proc have no size to stat. The text ends with a NUL. */
+/* Reads a whole file of /proc/<pid>. stat() shows no size for such a file, so the buffer grows. The text ends with a
+ * NUL. */
 static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
 {
     char path[64];
@@ -60,8 +60,8 @@ void orphans_owner_tag(char *ret, size_t size, const char *run_dir, int slot)
     (void)snprintf(ret, size, ORPHANS_VARIABLE "=%s:%d", run_dir, slot);
 }
 
-/* Reports whether the process is of the user that runs this one, as all hosted processes are: anybody may write any
- * mark into his own environment. */
+/* Returns whether the process belongs to the user of this process, as all hosted processes do. Other users'
+ * processes do not count, since every user may write any mark into his own environment. */
 static bool is_own(pid_t pid)
 {
     char path[32];
@@ -70,7 +70,7 @@ static bool is_own(pid_t pid)
     return stat(path, &st) == 0 && st.st_uid == geteuid();
 }
 
-/* The slot of the mark that the process carries; -1: it carries none of this run_dir. */
+/* Returns the slot of the mark that the process carries; -1: it carries no mark of this run_dir. */
 static int marked_slot(pid_t pid, const char *run_dir)
 {
     char mark[600];
@@ -83,7 +83,7 @@ static int marked_slot(pid_t pid, const char *run_dir)
         if (strncmp(text + at, mark, (size_t)n) != 0)
             continue;
         const long number = strtol(text + at + n, &end, 10);
-        if (end > text + at + n && !*end) /* else it is of a folder with a colon in its name */
+        if (end > text + at + n && !*end) /* else the run_dir is another, with a colon */
             slot = (int)number;
     }
     return slot;
@@ -95,7 +95,7 @@ bool orphans_has_owner_tag(pid_t pid, const char *run_dir, int slot)
     return marked >= 0 && (slot < 0 || marked == slot);
 }
 
-/* Parent and session; negative: it is gone. */
+/* Parent and session of a process; negative: the process has ended. */
 typedef struct Place {
     int parent, session;
 } Place;
@@ -111,7 +111,8 @@ static Place place_of(pid_t pid)
     return place;
 }
 
-/* sessions NULL: those of an earlier life are not known. */
+/* Returns whether the process is left of an earlier life. sessions NULL: the sessions are unknown, only the mark
+ * counts. */
 static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
 {
     if (orphans_has_owner_tag(pid, run_dir, -1))
@@ -123,7 +124,7 @@ static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
     return false;
 }
 
-/* The first process that is left, killed and returned as a pidfd; how many were killed. */
+/* Kills all processes that are left. Returns their number, and the pidfd of the first one in *ret_pidfd. */
 static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd)
 {
     _cleanup_dir_ DIR *proc = opendir("/proc");
@@ -134,12 +135,12 @@ static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd
     struct dirent *entry;
     while ((entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || pid == getpid()) /* the machine's init is nobody's orphan */
+        if (pid <= 1 || pid == getpid()) /* neither init nor this process */
             continue;
         _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (pidfd < 0 || !is_left(pid, run_dir, sessions))
             continue;
-        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* it may be gone */
+        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* may have ended */
         if (n++ == 0)
             *ret_pidfd = TAKE_FD(pidfd);
     }
@@ -156,13 +157,13 @@ static int end_left(const char *run_dir, RankSessions *sessions, Error *err)
         if (round == 0)
             log_warning("killed %d process(es) that an earlier life left in %s", n, run_dir);
         struct pollfd p = {.fd = pidfd, .events = POLLIN};
-        (void)poll(&p, 1, ROUND_MSEC); /* its death, or another look */
+        (void)poll(&p, 1, ROUND_MSEC); /* until it has ended, or ROUND_MSEC */
     }
     return error_set(err, -ETIMEDOUT, "%s: a process of an earlier life survives SIGKILL", run_dir);
 }
 
-/* A process dies when the kernel lets it: one that is in a driver, or that a busy machine does not get to, may take
- * long, and who looks away meanwhile leaves its cgroup to nobody. */
+/* Ends everything that an earlier life left, and waits at most patience_sec for the end. A process inside a driver,
+ * or on a busy machine, may take long to end; giving up early would leave its cgroup behind for ever. */
 static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *sessions,
                  int patience_sec, Error *err)
 {
@@ -170,7 +171,7 @@ static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *s
     for (bool told = false;; told = true) {
         int r = cgroup_destroy(cgroups, err);
         int q =
-            end_left(run_dir, sessions, r < 0 ? NULL : err); /* whatever became of the cgroups */
+            end_left(run_dir, sessions, r < 0 ? NULL : err); /* also if the previous step failed */
         r = r < 0 ? r : q;
         if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
             return r;
@@ -185,7 +186,8 @@ int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
     return clear(run_dir, cgroups, NULL, START_SEC, err);
 }
 
-/* The flock is handed on to the keeper; this one ends with the process that took it. */
+/* Returns whether a sdtraind holds the record lock (fcntl) of the file. The keeper inherits the flock, but a record
+ * lock ends with the process that took it. */
 static bool sdtraind_lives(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -225,15 +227,15 @@ int orphans_lock(const char *run_dir, int *ret_fd, Error *err)
             told = true;
         }
         const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
-        (void)nanosleep(&pause, NULL); /* flock has no deadline of its own */
+        (void)nanosleep(&pause, NULL); /* flock() has no timeout */
     }
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    (void)fcntl(fd, F_SETLK, &lock); /* where there are none, others wait longer for us */
+    (void)fcntl(fd, F_SETLK, &lock); /* if this fails, another sdtraind waits longer for us */
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
 
-/* For people who look at processes: what the command line was, becomes a name. */
+/* Replaces the command line by a name, for operators who list processes. */
 static void rename_process(const char *name)
 {
     size_t n_bytes;
@@ -241,7 +243,7 @@ static void rename_process(const char *name)
     (void)prctl(PR_SET_NAME, name);
     if (!text || n_bytes <= strlen(name) || strcmp(text, program_invocation_name) != 0)
         return;
-    memset(program_invocation_name, 0, n_bytes); /* argv's bytes follow each other */
+    memset(program_invocation_name, 0, n_bytes); /* the strings of argv are adjacent */
     memcpy(program_invocation_name, name, strlen(name));
 }
 
@@ -249,10 +251,10 @@ static _noreturn_ void keep(int parent_fd, const char *run_dir, const CgroupBase
                             RankSessions *sessions)
 {
     rename_process("sdtraind-keeper");
-    (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
+    (void)setsid(); /* a signal to sdtraind's group does not reach the keeper */
     sigset_t all;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_BLOCK, &all, NULL); /* ends with its work, or by SIGKILL */
+    (void)sigprocmask(SIG_BLOCK, &all, NULL); /* only its work or SIGKILL ends the keeper */
 
     struct pollfd p = {.fd = parent_fd, .events = POLLIN};
     while (poll(&p, 1, -1) <= 0)
@@ -278,7 +280,7 @@ int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **
         return error_errno(err, -errno, "cannot start the keeper");
     if (pid == 0)
         keep(parent_fd, run_dir, cgroups, sessions);
-    *ret_sessions = sessions; /* until this process ends */
+    *ret_sessions = sessions; /* mapped until this process ends */
     *ret_pid = pid;
     return 0;
 }
@@ -296,11 +298,12 @@ int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *us
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid))
             continue;
-        /* one look: a process that executes has no environment for a moment, and is not of another slot for that */
+        /* Reads the mark once: during execve() a process has no environment for a moment, and then counts as
+         * unmarked. */
         const int marked = marked_slot(pid, run_dir);
         if (marked >= 0 && marked != slot)
             continue;
-        (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */
+        (void)kill(pid, SIGKILL); /* the pid is valid: our child is not yet reaped */
         n++;
     }
     return n;

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* ---- birth ---- */
+/* ---- start ---- */
 
 static int spawn(Process *p, const ProcessProgram *program, int output, int other_end, Error *err)
 {
@@ -26,7 +26,7 @@ static int spawn(Process *p, const ProcessProgram *program, int output, int othe
                                   .cgroup = p->cgroup,
                                   .ret_inside = &inside};
     int r = spawn_process(&request, &p->pid, &p->pidfd, err);
-    if (r == 0) /* it leads a session */
+    if (r == 0) /* the program leads a session */
         p->needs->sessions->of[p->slot] = p->pid;
     if (!inside) { /* an empty cgroup says nothing of it: its mark must do */
         p->cgroup = fd_close(p->cgroup);
@@ -61,7 +61,7 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
     return spawn(ret, program, output, other_end, err);
 }
 
-/* ---- what it says and does ---- */
+/* ---- events ---- */
 
 static int on_channel(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
                       void *userdata)
@@ -83,7 +83,7 @@ static int on_cgroup_event(_unused_ sd_event_source *source, int fd, _unused_ ui
                            void *userdata)
 {
     const Process *p = userdata;
-    if (cgroup_is_populated(fd) == 0) /* read in any case: it stays readable until then */
+    if (cgroup_is_populated(fd) == 0) /* the read also clears the event */
         p->events.moved(p->events.userdata);
     return 0;
 }
@@ -109,11 +109,11 @@ void process_deafen(Process *p)
     p->channel_source = sd_event_source_disable_unref(p->channel_source);
 }
 
-/* ---- death ---- */
+/* ---- kill and reap ---- */
 
 void process_kill(const Process *p)
 {
-    assert(p->pid > 1); /* -1 would be everybody, 0 ourselves */
+    assert(p->pid > 1); /* kill() takes -1 for all processes, 0 for our own group */
     if (fault("kill-send") < 0)
         return;
     if (p->cgroup_events >= 0) {
@@ -124,7 +124,7 @@ void process_kill(const Process *p)
     if (p->exited) /* the number may be another's */
         return;
     if (kill(-p->pid, SIGKILL) < 0)
-        (void)kill(p->pid, SIGKILL); /* a moment after its start it leads no group yet */
+        (void)kill(p->pid, SIGKILL); /* just after its start the program leads no group yet */
 }
 
 bool process_reap(Process *p, siginfo_t *ret)
@@ -134,8 +134,8 @@ bool process_reap(Process *p, siginfo_t *ret)
     if (p->exited || waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG | WNOWAIT) < 0 ||
         ret->si_pid == 0)
         return false;
-    process_kill(p); /* what it started; its number is still its own until it is reaped */
-    (void)waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG); /* as just seen */
+    process_kill(p); /* kills what the program started; the pid is valid until it is reaped */
+    (void)waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG); /* cannot fail: it was seen above */
     p->exited = true;
     p->exit_source = sd_event_source_disable_unref(p->exit_source);
     return true;
@@ -157,10 +157,10 @@ bool process_is_gone(const Process *p, const char *run_dir,
 void process_await_exit(const Process *p, int timeout_msec)
 {
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
-    (void)poll(&fd, 1, timeout_msec); /* bounded: the caller goes on in any case */
+    (void)poll(&fd, 1, timeout_msec); /* the caller goes on in any case */
 }
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 
 void process_close(Process *p)
 {

@@ -14,51 +14,51 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { FIRST_FREE_FD = 10 }; /* sources are moved above the descriptors that the child is given */
+enum { FIRST_FREE_FD = 10 }; /* sources are moved here or above: the child uses 0 to 3 */
 
 typedef struct ChildFds {
     int null, output, channel, program;
-    int cgroup_procs; /* the child enters that cgroup itself; negative: it is born where it belongs */
+    int cgroup_procs; /* the child moves itself into this cgroup; negative: there is no need to */
 } ChildFds;
 
 static _noreturn_ void child_fail(const char *what, const char *path)
 {
-    (void)!write(STDERR_FILENO, what, strlen(what)); /* nowhere else to say it */
+    (void)!write(STDERR_FILENO, what, strlen(what)); /* there is no other way to report */
     (void)!write(STDERR_FILENO, path, strlen(path));
     (void)!write(STDERR_FILENO, "\n", 1);
     _exit(SPAWN_EXEC_FAILED);
 }
 
-/* Privileges that the service manager gave to sdtraind are not for its ranks: ranks are the first to go when
- * memory runs out, and hold no capability. */
+/* Drops the privileges that the service manager gave to sdtraind: ranks are the first to be killed when memory runs
+ * out, and hold no capability. */
 static void leave_privileges(void)
 {
     char text[8] = {0};
-    int fd =
-        open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC); /* the program does not have it */
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC); /* not open in the program */
     (void)!read(fd, text, sizeof(text));
     if (text[0] == '-')
-        (void)!pwrite(fd, "0", 1, 0); /* refused only where it would be a lowering */
+        (void)!pwrite(fd, "0", 1, 0); /* only lowering the value can be refused */
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* none, then nothing to do */
 }
 
 static bool place(int fd, int at) { return fd < 0 || dup2(fd, at) >= 0; }
 
-/* System calls only: the other threads' locks are as clone3 found them. */
+/* Runs in the child until exec. Makes system calls only, since other threads' locks may be held for ever in the
+ * child. */
 static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent)
 {
     const char *path = request->argv[0];
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         child_fail("cannot tie itself to its parent: ", path);
     if (getppid() != parent)
-        _exit(SPAWN_EXEC_FAILED); /* the parent died before the tie was made */
+        _exit(SPAWN_EXEC_FAILED); /* the parent died before the prctl */
     if (fds.cgroup_procs >= 0 && write(fds.cgroup_procs, "0", 1) != 1)
         child_fail("cannot enter its cgroup: ", path);
 
     leave_privileges();
     struct sigaction act = {.sa_handler = SIG_DFL};
     for (int sig = 1; sig <= SIGRTMAX; sig++)
-        (void)sigaction(sig, &act, NULL); /* SIGKILL and SIGSTOP refuse, as they should */
+        (void)sigaction(sig, &act, NULL); /* fails only for SIGKILL and SIGSTOP */
     const sigset_t none = {0};
     (void)sigprocmask(SIG_SETMASK, &none, NULL); /* cannot fail with these arguments */
 
@@ -68,7 +68,7 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
         child_fail("cannot place descriptors for ", path);
     (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
-    if (fds.program >= 0) /* a script returns: its interpreter could not open what is CLOEXEC */
+    if (fds.program >= 0) /* returns for a script: its interpreter cannot open a CLOEXEC file */
         (void)syscall(SYS_execveat, fds.program, "", request->argv, request->environment,
                       AT_EMPTY_PATH);
     (void)execve(path, request->argv, request->environment);
@@ -90,7 +90,7 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, pid
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     _cleanup_fd_ int procs = -EBADF;
-    if (pid < 0 && errno == ENOSYS) { /* so say sandboxes that cannot look into its arguments */
+    if (pid < 0 && errno == ENOSYS) { /* from sandboxes that cannot inspect clone3's arguments */
         if (cgroup >= 0 && (procs = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
             return -errno;
         fds.cgroup_procs = procs;
@@ -102,7 +102,7 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, pid
     return pid < 0 ? -errno : 0;
 }
 
-/* A negative one is none, and stays so. */
+/* Duplicates fd to FIRST_FREE_FD or above. A negative fd means none, and stays negative. */
 static int raise_fd(int fd, int *ret)
 {
     *ret = fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);

@@ -21,12 +21,12 @@
 enum { SPAWN_EXEC_FAILED = 127 };
 
 typedef struct SpawnRequest {
-    char *const *argv; /* argv[0] is the path */
-    int program; /* the program, opened earlier, and executed whatever lies at argv[0] now; 0: argv[0] is */
+    char *const *argv; /* argv[0] is the program's path */
+    int program;       /* open fd of the program to execute; 0: the file at argv[0] is executed */
     char *const *environment;
-    int output;       /* standard output and error; negative: this process's own */
-    int channel;      /* descriptor 3; negative: none */
-    int cgroup;       /* folder of a cgroup v2; negative: the child stays in that of this process */
+    int output;  /* standard output and error; negative: this process's own */
+    int channel; /* descriptor 3; negative: none */
+    int cgroup;  /* folder of a cgroup v2; negative: the child stays in this process's cgroup */
     bool *ret_inside; /* whether the child is in that cgroup, which may refuse it; may be NULL */
 } SpawnRequest;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-assign.c - each field of a world and of a slot reaches the `assign` of its rank: no value is like another, ranks
- * are not slots, and the world begins on a node with three ranks. */
+/* test-assign.c - each field of a world and of a slot reaches the `assign` message of its rank. All values differ,
+ * ranks differ from their slots, and the world begins on another node, with three ranks. */
 #include "daemon/test/testing-seams.h"
 #include "daemon/world/local-world.h"
 
@@ -81,7 +81,7 @@ static void put_world(const ResumePoint *resume)
     (void)put(key_of("lab", KEY_SECRETS, "a", key), secret_text, 0);
     stored = find(key);
     assert_non_null(stored);
-    stored->modified = at; /* they are written in one transaction */
+    stored->modified = at; /* as if both were written in one transaction */
     job_set_world(job_get(&w, "a"), &world, at);
     says(&home, FIRST_SLOT, CHANNEL_HELLO, 0);
     says(&home, SECOND_SLOT, CHANNEL_HELLO, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cgroup.c - the cgroups of slots, in a folder that behaves as the kernel's does: a folder that is made has files
- * at once, and one that is removed takes them along. No time passes. */
+/* test-cgroup.c - the cgroups of slots, in a folder that behaves like the kernel's: a new folder has its files at
+ * once, and loses them when it is removed. No time passes. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -16,16 +16,16 @@
 #define RUN_DIR "/run/sdtrain"
 #define UNDER "/system.slice/sdtraind.service"
 
-static char root[64]; /* where the hierarchy is mounted */
+static char root[64]; /* mount point of the hierarchy */
 static CgroupBase base;
 static const char *const kernel_files[] = {"cgroup.events", "cgroup.kill", "cgroup.procs"};
 
-/* How the kernel behaves. */
+/* How the fake kernel behaves, and what it has counted. */
 static int n_polls, n_pauses;
-static int empty_at_poll; /* the base has no process from that poll on; 0: it never empties */
-static int busy_for;      /* so often an rmdir of the base is refused */
-static bool is_removed_meanwhile; /* a read finds that the folder is gone */
-static bool no_kill;              /* Linux before 5.14 */
+static int empty_at_poll;         /* at this poll the base becomes empty; 0: it never does */
+static int busy_for;              /* so many rmdirs of the base fail with EBUSY */
+static bool is_removed_meanwhile; /* a read fails because the folder was removed */
+static bool no_kill;              /* as Linux before 5.14, without cgroup.kill */
 static pid_t killed[8];
 static size_t n_killed;
 
@@ -64,7 +64,7 @@ static void expect_text(const char *path, const char *wanted)
 
 static bool is_there(const char *path) { return access(path, F_OK) == 0; }
 
-/* ---- the kernel ---- */
+/* ---- the fake kernel ---- */
 
 __typeof__(fopen) __real_fopen, __wrap_fopen;
 __typeof__(mkdir) __real_mkdir, __wrap_mkdir;
@@ -91,7 +91,7 @@ int __wrap_mkdir(const char *path, mode_t mode)
     for (size_t i = 0; strstr(path, "/sdtrain-") && i < ELEMENTSOF(kernel_files); i++)
         if (!no_kill || i != 1)
             set_text(path_in(path, kernel_files[i]), i == 0 ? "populated 0\nfrozen 0\n" : "");
-    errno = 0; /* says nothing after a success */
+    errno = 0; /* errno has no meaning after a success */
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int remove_cgroup(const char *path)
     for (size_t i = 0; i < ELEMENTSOF(kernel_files); i++)
         (void)unlink(path_in(path, kernel_files[i]));
     const int r = __real_rmdir(path);
-    errno = r == 0 ? EBUSY : errno; /* says nothing after a success */
+    errno = r == 0 ? EBUSY : errno; /* errno has no meaning after a success */
     return r;
 }
 
@@ -188,7 +188,7 @@ static int set_up(_unused_ void **state)
 
 static int tear_down(_unused_ void **state) { return folder_remove(root, NULL); }
 
-/* ---- the place ---- */
+/* ---- the base folder ---- */
 
 static void it_lies_where_this_process_is(_unused_ void **state)
 {
@@ -201,12 +201,12 @@ static void it_lies_where_this_process_is(_unused_ void **state)
     assert_int_equal(strlen(base.path), strlen(begin) + 16);
     assert_int_equal(stat(base.path, &st), 0);
     assert_true(S_ISDIR(st.st_mode));
-    assert_int_equal(cgroup_open(&again, RUN_DIR, &err), 0); /* that of the life before */
+    assert_int_equal(cgroup_open(&again, RUN_DIR, &err), 0); /* made by an earlier life */
     assert_string_equal(again.path, base.path);
     assert_int_equal(cgroup_open(&other, RUN_DIR "2", &err), 0);
     assert_string_not_equal(other.path, base.path);
 
-    set_text(path_in(root, "own"), "0::/\n"); /* as in a container: the root is its own */
+    set_text(path_in(root, "own"), "0::/\n"); /* as in a container, whose own cgroup is the root */
     assert_int_equal(cgroup_open(&again, RUN_DIR, &err), 0);
     (void)snprintf(begin, sizeof(begin), "%s/sdtrain-", root);
     assert_int_equal(strncmp(again.path, begin, strlen(begin)), 0);
@@ -222,7 +222,7 @@ static void expect_none(const char *why)
     assert_string_equal(found.path, "as before");
 }
 
-/* The longest that is taken, and one byte more. */
+/* A path of the greatest length is accepted; a path one byte longer is refused, not cut. */
 static void no_path_is_cut(_unused_ void **state)
 {
     char own[300], line[400];
@@ -258,7 +258,7 @@ static void where_there_is_none_it_is_told(_unused_ void **state)
     memset(mount, 'a', sizeof(mount));
     mount[300] = '\0';
     (void)snprintf(line, sizeof(line), "0::/%s\n", mount);
-    set_text(path_in(root, "own"), line); /* no cut path is anybody's */
+    set_text(path_in(root, "own"), line); /* a path that is too long is not cut */
     expect_none("no cgroup v2");
     (void)unlink(path_in(root, "own"));
     expect_none("no cgroup v2");
@@ -293,7 +293,7 @@ static void each_slot_has_its_own(_unused_ void **state)
 {
     make_slot(1);
     make_slot(10);
-    make_slot(1); /* of a life before */
+    make_slot(1); /* made by an earlier life */
     assert_int_equal(cgroup_kill_slot(&base, 1), 0);
     expect_text(path_in(slot_folder(1), "cgroup.kill"), "1");
     expect_text(path_in(slot_folder(10), "cgroup.kill"), "");
@@ -302,7 +302,7 @@ static void each_slot_has_its_own(_unused_ void **state)
     assert_false(is_there(slot_folder(1)));
     assert_true(is_there(slot_folder(10)));
     assert_int_equal(cgroup_remove_slot(&base, 1), -ENOENT);
-    assert_int_equal(cgroup_kill_slot(&base, 1), 0); /* there is nobody */
+    assert_int_equal(cgroup_kill_slot(&base, 1), 0); /* the cgroup was removed */
     assert_int_equal(n_killed, 0);
 }
 
@@ -323,7 +323,8 @@ static void a_slot_that_cannot_be_made_is_told(_unused_ void **state)
     assert_true(folder == -5 && events == -5);
 }
 
-/* 0 is a process that this one cannot name: kill(0) would be its own group, and -1 everybody. */
+/* cgroup.procs shows 0 for a process of another pid namespace. Such lines must not reach kill(), where 0 means the
+ * caller's own group and -1 all processes. */
 static void before_linux_5_14_each_process_is_killed(_unused_ void **state)
 {
     no_kill = true;
@@ -337,7 +338,7 @@ static void before_linux_5_14_each_process_is_killed(_unused_ void **state)
     (void)unlink(path_in(slot_folder(1), "cgroup.procs"));
     assert_int_equal(cgroup_kill_slot(&base, 1), 0);
     assert_int_equal(__real_mkdir(path_in(slot_folder(1), "cgroup.kill"), 0700), 0);
-    assert_int_equal(cgroup_kill_slot(&base, 1), -EISDIR); /* it is there, and refuses */
+    assert_int_equal(cgroup_kill_slot(&base, 1), -EISDIR); /* cgroup.kill is not writable */
     assert_int_equal(n_killed, 3);
 }
 
@@ -356,18 +357,18 @@ static void whoever_lives_inside_is_seen(_unused_ void **state)
         set_text(path_in(root, "events"), cases[i].text);
         _cleanup_fd_ int fd = open(path_in(root, "events"), O_RDONLY | O_CLOEXEC);
         assert_int_equal(cgroup_is_populated(fd), cases[i].is);
-        assert_int_equal(cgroup_is_populated(fd), cases[i].is); /* from its beginning each time */
+        assert_int_equal(cgroup_is_populated(fd), cases[i].is); /* reads from the beginning */
     }
     _cleanup_fd_ int full = open(path_in(base.path, "cgroup.events"), O_RDONLY | O_CLOEXEC);
     _cleanup_fd_ int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(cgroup_is_populated(full), 0);
-    assert_int_equal(cgroup_is_populated(none), -EBADMSG); /* not what was read before */
+    assert_int_equal(cgroup_is_populated(none), -EBADMSG); /* not the result of an earlier read */
     assert_int_equal(cgroup_is_populated(-1), -EBADF);
     is_removed_meanwhile = true;
     assert_int_equal(cgroup_is_populated(0), 0);
 }
 
-/* ---- the end of all ---- */
+/* ---- destroying all cgroups ---- */
 
 static void populate(void) { set_text(path_in(base.path, "cgroup.events"), "populated 1\n"); }
 
@@ -384,12 +385,12 @@ static void all_of_it_is_ended_and_removed(_unused_ void **state)
     assert_int_equal(n_polls, 3);
     assert_int_equal(n_pauses, 2);
     assert_false(is_there(base.path));
-    assert_int_equal(cgroup_destroy(&base, &err), 0); /* there is none */
+    assert_int_equal(cgroup_destroy(&base, &err), 0); /* the base is already removed */
     assert_int_equal(n_polls + n_pauses, 5);
     assert_true(is_there(path_in(root, &UNDER[1])));
 }
 
-/* A daemon without a standard input, and one that ends and begins for years. */
+/* Descriptor 0 is valid in a daemon without standard input, and repeated starts and ends leak no descriptor. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -424,7 +425,7 @@ static void what_does_not_end_keeps_its_folders(_unused_ void **state)
     populate();
     assert_int_equal(cgroup_destroy(&base, &err), -ETIMEDOUT);
     assert_non_null(strstr(err.text, "cannot end what runs inside"));
-    assert_int_equal(n_polls, 20); /* 2 s */
+    assert_int_equal(n_polls, 20); /* 20 polls of 100 ms make 2 s */
     expect_text(path_in(base.path, "cgroup.kill"), "1");
     assert_true(is_there(slot_folder(0)));
     (void)unlink(path_in(base.path, "cgroup.kill"));
@@ -444,7 +445,7 @@ static void what_stays_busy_is_told(_unused_ void **state)
     assert_false(is_there(slot_folder(0)));
 }
 
-/* Only slots are ours to remove; nobody waits for other folders there. */
+/* Only the slots' folders are removed; with another folder inside, the removal fails at once, without a wait. */
 static void what_is_no_slot_stays(_unused_ void **state)
 {
     Error err = ERROR_INIT;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-config.c - settings: the file, the command line over it, and what is refused by which name.
- */
+/* test-config.c - the settings: the file, the command line over it, and refusals that name the bad key. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -16,7 +15,7 @@ static char path[64];
     "\"node\": \"n1\", \"etcd\": \"127.0.0.1:2379\", \"address\": \"10.0.0.1\", "                  \
     "\"trainer\": \"/bin/true\", \"machine_id\": \"0123456789abcdef0123456789abcdef\""
 
-/* text: the inside of the file's object; arguments end with NULL. */
+/* Loads the settings. text: the inside of the file's object; arguments end with NULL. */
 static int load(const char *text, char *const arguments[], DaemonConfig *ret, Error *err)
 {
     _cleanup_free_ char *whole = NULL;
@@ -86,8 +85,8 @@ static void test_bad_settings_are_named(_unused_ void **state)
     expect_refusal(GOOD ", ", NULL, "config.json: line 1");
 }
 
-/* The endpoint that is asked for notices must be this machine's own, so that a slip in the settings asks nobody
- * else. */
+/* The endpoint for spot notices must be on this machine, so that a mistake in the settings sends no query to another
+ * host. */
 static void test_spot_endpoint_is_of_this_machine(_unused_ void **state)
 {
     static const char *const good[] = {"http://169.254.169.254", "http://127.0.0.1:1338",

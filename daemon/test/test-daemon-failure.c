@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-daemon-failure.c - ranks and daemons that fail, told from the leader's side. */
+/* test-daemon-failure.c - ranks and daemons that fail, as the leader sees them. */
 #include "daemon/test/testing-daemon.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 
 #define ENDLESS "\"FAKE_STEPS=1000000\""
 
-/* One node with these slots and trainer environment, one job that trains on all of them. */
+/* Starts one node with these slots and this trainer environment, and one job that trains on all slots. */
 static LabNode *start_training(Lab *lab, int slots, const char *environment, const char *settings,
                                const char *fault)
 {
@@ -73,7 +73,7 @@ static void test_killed_rank_is_reported_at_once(_unused_ void **state)
     assert_string_equal(report.text, "killed by SIGKILL");
     assert_true(report.at_usec >= killed_usec);
     assert_true(report.step > 0);
-    /* usually under 10 ms: no timer is in the way */
+    /* Usually under 10 ms: no timer delays the report. */
     print_message("exit known to a watcher %.1f ms after the kill\n",
                   (double)(seen_usec - killed_usec) / 1e3);
 }
@@ -126,7 +126,7 @@ static void test_missing_program_says_so(_unused_ void **state)
     assert_non_null(strstr(report.text, "cannot execute"));
 }
 
-/* The trainer's own processes die with it, in its group or not, with a cgroup or without. */
+/* Processes that a trainer started die with the trainer, in its process group or not, with a cgroup or without. */
 static void expect_no_grandchild(const char *child, const char *settings, const char *fault)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -144,7 +144,7 @@ static void expect_no_grandchild(const char *child, const char *settings, const 
     (void)exited_report(lab, 1);
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
 
-    (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 1}}, 1); /* and the slot can be used again */
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 1}}, 1); /* the slot can be used again */
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_READY});
 }
 
@@ -163,7 +163,7 @@ static void test_grandchild_that_left_its_group_dies(_unused_ void **state)
     expect_no_grandchild("session", "\"cgroup\": \"off\"", NULL);
 }
 
-/* A cgroup that refused the rank is empty, which says nothing of the rank. */
+/* The rank is not in its cgroup: the empty cgroup must not count as the end of the rank's processes. */
 static void test_grandchild_outside_its_cgroup_dies(_unused_ void **state)
 {
     expect_no_grandchild("session", "", "spawn.cgroup=eio@*");
@@ -176,7 +176,7 @@ static bool is_later_life(Lab *lab, const void *userdata)
     return lab_node_record(lab, 0, &record) && record.incarnation > *incarnation;
 }
 
-/* A child of that process that was started as that program; a pidfd, or -1. */
+/* Returns a pidfd of the parent's child with that program name, or -1. */
 static int child_called(pid_t parent, const char *name)
 {
     char path[64], line[64] = "";
@@ -198,7 +198,7 @@ static bool has_sleeper(_unused_ Lab *lab, const void *node)
     return pidfd >= 0;
 }
 
-/* A process that has left group, session and environment behind is still ours: it was handed to sdtraind. */
+/* A process that has left its group, session and environment dies, too: sdtraind has adopted it as the subreaper. */
 static void test_grandchild_without_environment_dies(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -225,7 +225,7 @@ static mode_t mode_of(const char *folder, const char *name)
     return st.st_mode & 0777;
 }
 
-/* A rank does not see the credentials that sdtraind was given for itself; and nobody else can hold sdtraind's lock. */
+/* A rank does not see the credentials of sdtraind itself, and other users cannot open sdtraind's lock. */
 static void test_what_is_sdtrainds_own(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -246,14 +246,14 @@ static void test_what_is_sdtrainds_own(_unused_ void **state)
     assert_int_equal(mode_of(node->run_dir, "/lock"), 0600);
 }
 
-/* Another user's process, with our mark in its environment: nothing to us. */
+/* Another user's process with our mark in its environment is not killed. */
 static void test_stranger_with_our_mark_lives(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *node = lab_start_node(lab, 0, "\"slots\": 1", NULL);
     char mark[600];
     if (geteuid() != 0)
-        skip(); /* only root can make a stranger */
+        skip(); /* only root can start another user's process */
     (void)snprintf(mark, sizeof(mark), "SDTRAIN_OWNER=%s:0", node->run_dir);
     pid_t stranger = fork();
     if (stranger == 0) {
@@ -262,8 +262,7 @@ static void test_stranger_with_our_mark_lives(_unused_ void **state)
         (void)execle("/bin/sleep", "sleep", "1000", NULL, (char *[]){mark, NULL});
         _exit(1);
     }
-    assert_int_equal(kill(node->pid, SIGKILL),
-                     0); /* its keeper looks for marks, and its next life */
+    assert_int_equal(kill(node->pid, SIGKILL), 0); /* the keeper and the next life look for marks */
     assert_int_equal(lab_wait_end(lab, node), -SIGKILL);
     NodeRecord before;
     assert_true(lab_node_record(lab, 0, &before));
@@ -274,7 +273,7 @@ static void test_stranger_with_our_mark_lives(_unused_ void **state)
     assert_int_equal(waitpid(stranger, NULL, 0), stranger);
 }
 
-/* However sdtraind ends, nothing outlives it. */
+/* However sdtraind ends, no process of its ranks outlives it. */
 static void expect_no_orphan(int signal, const char *settings)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -287,7 +286,7 @@ static void expect_no_orphan(int signal, const char *settings)
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     assert_int_equal(lab_wait_end(lab, node), -signal);
 
-    /* the next life registers anew, and the old world is not for it */
+    /* The next life registers anew, and starts no rank of the old world. */
     NodeRecord before;
     assert_true(lab_node_record(lab, 0, &before));
     (void)lab_spawn_node(lab, 0, "\"slots\": 2", NULL);
@@ -305,7 +304,7 @@ static void test_no_orphan_after_kill_without_cgroup(_unused_ void **state)
 
 static void test_no_orphan_after_crash(_unused_ void **state) { expect_no_orphan(SIGABRT, ""); }
 
-/* A frozen daemon cannot fence: the dead-man timers of its ranks do. */
+/* A frozen daemon cannot stop its ranks: their dead-man timers end them. */
 static void test_frozen_daemon_ends_its_ranks(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -333,7 +332,7 @@ static bool has_hung(Lab *lab, const void *userdata)
     return false;
 }
 
-/* A rank that stands still is found by its own pace, and killed; the others are not blamed. */
+/* A rank that makes no progress is found by the time of its own steps, and killed; other ranks are not blamed. */
 static void test_stopped_rank_is_found(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -347,7 +346,7 @@ static void test_stopped_rank_is_found(_unused_ void **state)
     RanksRecord record;
     assert_true(lab_ranks(lab, "a", 1, 0, &record));
     assert_int_equal(record.ranks[1].step, 20);
-    assert_int_equal(record.ranks[1].stage, 5); /* computing */
+    assert_int_equal(record.ranks[1].stage, 5); /* the stage "computing" */
     assert_int_equal(record.ranks[0].state, RANK_RUNNING);
     assert_false(record.ranks[1].killed);
     assert_non_null(strstr(record.ranks[1].text, "no progress since step 20, computing"));
@@ -368,7 +367,7 @@ static bool has_lost_slot(Lab *lab, const void *userdata)
     return lab_node_record(lab, 0, &record) && record.lost_slots == *slots;
 }
 
-/* Every look says that something still lives, as if it were in state D. */
+/* Each check reports that a process still lives, as if it were in state D: the slot is lost. */
 static void test_unconfirmed_kill_loses_the_slot(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -377,15 +376,15 @@ static void test_unconfirmed_kill_loses_the_slot(_unused_ void **state)
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 1}}, 1);
     const uint64_t lost = 1;
     lab_wait(lab, has_lost_slot, &lost);
-    RankReport report = exited_report(lab, 2); /* the new world is not kept waiting */
+    RankReport report = exited_report(lab, 2); /* the new world does not wait for the slot */
     assert_int_equal(report.exit_code, 75);
     assert_non_null(strstr(report.text, "survives SIGKILL"));
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
     assert_true(lab_log_has(node, "slot 0 is lost"));
 }
 
-/* Its world is over and forgotten when the process ends at last: a slot that is free again holds nothing that
- * a later world would have to wait for. */
+/* The process in a lost slot ends only after its world is over and forgotten. Then the slot is free, and a later
+ * world need not wait for anything. */
 static void test_lost_slot_clears_without_a_trace(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -395,7 +394,7 @@ static void test_lost_slot_clears_without_a_trace(_unused_ void **state)
     RanksRecord ranks;
     assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
     pid_t pid = ranks.ranks[0].pid;
-    (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1); /* elsewhere */
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1); /* on the other node */
     const uint64_t lost = 1, none = 0;
     lab_wait(lab, has_lost_slot, &lost);
     RankReport report = exited_report(lab, 1);
@@ -404,7 +403,7 @@ static void test_lost_slot_clears_without_a_trace(_unused_ void **state)
 
     assert_int_equal(kill(pid, SIGKILL), 0);
     lab_wait(lab, has_lost_slot, &none);
-    (void)lab_put_world(lab, "a", 3, (LabRun[]){{0, 1}}, 1); /* and the slot can be used again */
+    (void)lab_put_world(lab, "a", 3, (LabRun[]){{0, 1}}, 1); /* the slot can be used again */
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 3, 0, RANK_READY});
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-daemon-fence.c - leases that go, an etcd that is silent, worlds that moved, and leaving. */
+/* test-daemon-fence.c - lost leases, an etcd that does not answer, worlds that moved, and drains. */
 #include "daemon/test/testing-daemon.h"
 
 #include "base/file.h"
@@ -46,7 +46,7 @@ static void revoke_lease(Lab *lab, int64_t lease)
     testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", text, NULL);
 }
 
-/* A vanished key means that the node's state is unknown: the same life comes back under a new lease, ranks running. */
+/* A node that loses its lease registers again under a new lease, with the same incarnation and its ranks running. */
 static void test_lost_lease_is_replaced(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -76,8 +76,8 @@ static bool has_progress_beyond(Lab *lab, const void *userdata)
     return at && strtoll(at + strlen("\"step\":"), NULL, 10) > *step;
 }
 
-/* etcd neither receives nor answers for longer than the lease: the ranks train on. When etcd is back,
- * the node is too, and its work counts again. */
+/* etcd is frozen for longer than the lease: the ranks train on. When etcd answers again, the node registers again,
+ * and its commits count again. */
 static void test_silent_etcd_stops_nothing(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -90,7 +90,7 @@ static void test_silent_etcd_stops_nothing(_unused_ void **state)
     assert_int_equal(n, 1);
 
     testing_etcd_freeze(lab_etcd(lab), 0);
-    assert_false(lab_all_end(pidfds, n, 5000)); /* its death would end the wait */
+    assert_false(lab_all_end(pidfds, n, 5000)); /* no rank has ended within 5 s */
     testing_etcd_thaw(lab_etcd(lab), 0);
     CheckpointsRecord record;
     assert_true(lab_checkpoints(lab, "a", &record));
@@ -100,7 +100,7 @@ static void test_silent_etcd_stops_nothing(_unused_ void **state)
     lab_wait(lab, has_progress_beyond, &step);
 }
 
-/* Silence beyond fence_sec ends what runs. */
+/* Ranks are stopped when etcd is silent for longer than fence_sec. */
 static void test_fence(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -124,8 +124,8 @@ static bool is_registered(Lab *lab, _unused_ const void *where)
     return lab_node_record(lab, 0, &record);
 }
 
-/* The node is frozen while its lease runs out and the world moves on without it: when it wakes, it
- * learns that, and what is left of the old world dies. */
+/* The node is frozen while its lease runs out and the world moves on without it. When the node runs again, it finds
+ * that out and kills the ranks of the old world. */
 static void test_lease_gone_and_world_moved(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -143,10 +143,10 @@ static void test_lease_gone_and_world_moved(_unused_ void **state)
     assert_int_equal(kill(node->pid, SIGCONT), 0);
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
-    lab_wait(lab, is_registered, NULL); /* its ranks' report may be there first */
+    lab_wait(lab, is_registered, NULL); /* the ranks' report may be written first */
 }
 
-/* The world moves after the daemon has read it and before it writes: only the guard refuses. */
+/* The world moves just before the daemon writes a commit: the guard of the write refuses the commit. */
 static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -156,7 +156,7 @@ static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
     lab_wait(lab, lab_has_commits, &(LabCommits){"a", 1});
     int status;
     assert_int_equal(waitpid(node->pid, &status, WUNTRACED), node->pid);
-    assert_true(WIFSTOPPED(status)); /* before its second write */
+    assert_true(WIFSTOPPED(status)); /* stopped before its second commit */
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1);
     assert_int_equal(kill(node->pid, SIGCONT), 0);
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
@@ -166,8 +166,8 @@ static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
     assert_int_equal(record.commits[0].step, 5);
 }
 
-/* The answer to the write is lost each time: the record is read again, has the commit, and is not written twice.
- */
+/* The answer to each commit is lost: the daemon reads the record again, finds the commit, and does not write it
+ * twice. */
 static void test_lost_answer_commits_once(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -180,8 +180,8 @@ static void test_lost_answer_commits_once(_unused_ void **state)
     assert_int_equal(record.commits[1].step, 10);
 }
 
-/* Somebody else writes checkpoints/<job> meanwhile (the leader strikes out): the commit is repeated
- * on top of that, unknown fields survive. */
+/* Another writer, such as the leader, has written checkpoints/<job>: the commits are added to its record, and
+ * unknown fields survive. */
 static void test_commit_keeps_what_others_wrote(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -196,7 +196,7 @@ static void test_commit_keeps_what_others_wrote(_unused_ void **state)
 
 static bool waits_for_another(Lab *lab, const void *node)
 {
-    (void)lab; /* the log is the node's */
+    (void)lab; /* the log belongs to the node */
     return lab_log_has(node, "is held under lease") &&
            lab_log_has(node, "by machine ffffffffffffffffffffffffffffffff at 10.0.0.9");
 }
@@ -235,7 +235,7 @@ static void test_name_of_another_machine_is_waited_for(_unused_ void **state)
     NodeRecord still;
     assert_true(lab_node_record(lab, 0, &still));
     assert_string_equal(still.address, "10.0.0.9");
-    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* nor is this key this machine's */
+    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* not this machine's key yet */
     testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", lease + strlen("--lease="), NULL);
     lab_wait(lab, is_registered_here, NULL);
     lab_wait(lab, has_health, NULL);
@@ -250,8 +250,8 @@ static bool is_put_back_after(Lab *lab, const void *revision)
            lab_lease_of(lab, key) != 0;
 }
 
-/* A record under the node's name that is nobody's (damaged, a copy without a lease, or missing) is written over, by a
- * daemon that starts and by one whose ranks run on. */
+/* A record under the node's name that no client keeps alive (damaged, a copy without a lease, or missing) is
+ * overwritten, by a daemon that starts and by a daemon whose ranks run on. */
 static void test_record_of_nobody_is_replaced(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -290,7 +290,7 @@ static void test_second_daemon_in_a_run_dir_is_refused(_unused_ void **state)
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *first = lab_start_node(lab, 0, "", NULL);
     LabNode copy = *first;
-    LabNode *second = lab_spawn_node(lab, 0, "", NULL); /* the same run_dir */
+    LabNode *second = lab_spawn_node(lab, 0, "", NULL); /* with the same run_dir */
     assert_int_equal(lab_wait_end(lab, second), 1);
     assert_true(lab_log_has(second, "another sdtraind holds it"));
     second->pid = copy.pid;
@@ -309,7 +309,7 @@ static bool is_left(Lab *lab, _unused_ const void *userdata)
     return lab_node_record(lab, 0, &record) && record.state == NODE_LEFT;
 }
 
-/* SIGTERM: the record asks, the leader tells rank 0 to leave, the node says left. */
+/* At SIGTERM the record asks for a drain, the leader tells rank 0 to leave, and the record ends as `left`. */
 static void test_drain(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -331,7 +331,7 @@ static void test_drain_deadline(_unused_ void **state)
     LabNode *node = start_training(lab, ENDLESS, "\"drain_sec\": 1", NULL);
     lab_wait(lab, lab_has_first_step, &here);
     assert_int_equal(kill(node->pid, SIGTERM), 0);
-    assert_int_equal(lab_wait_end(lab, node), 0); /* nobody tells rank 0 to leave */
+    assert_int_equal(lab_wait_end(lab, node), 0); /* the leader does not tell rank 0 to leave */
     lab_wait(lab, is_left, NULL);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
 }
@@ -371,7 +371,7 @@ static void test_quarantine_and_removal_kill(_unused_ void **state)
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     (void)start_training(lab, ENDLESS, "", NULL);
     lab_wait(lab, lab_has_first_step, &here);
-    /* causes against another machine that had the name, and for another job: nobody dies of them */
+    /* A cause against another machine that had the name, or for another job, kills no rank. */
     CordonRecord cordon = {.node = "node0",
                            .n_causes = 2,
                            .causes = {{.owner = CORDON_MACHINE,
@@ -385,7 +385,7 @@ static void test_quarantine_and_removal_kill(_unused_ void **state)
     put_cordon(lab, &cordon);
     int64_t step = lab_step(lab);
     lab_wait(lab, has_progress_beyond, &step);
-    cordon.n_causes = 3; /* each cause counts by itself */
+    cordon.n_causes = 3; /* the third cause is for this job */
     put_cordon(lab, &cordon);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-daemon-health.c - a real daemon over a fake machine: a library that stands in for NVIDIA's, a
- * FIFO for the kernel's log, a folder for sysfs. The test plays leader and operator. */
+/* test-daemon-health.c - a real daemon on a fake machine: a fake NVML library, a FIFO as the kernel's log, a folder
+ * as sysfs. The test acts as leader and operator. */
 #include "daemon/test/testing-daemon.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@ enum { SLOTS = 2 };
 typedef struct Host {
     Lab *lab;
     LabNode *node;
-    int log; /* the FIFO's end that the kernel would hold */
+    int log; /* the FIFO's end that the kernel would write to */
     char settings[2048], fifo[400], nvml[400];
 } Host;
 
@@ -39,7 +39,7 @@ static void log_kernel(const Host *h, const char *lines)
     assert_int_equal(write(h->log, lines, strlen(lines)), (ssize_t)strlen(lines));
 }
 
-/* more: settings beside those of the fake machine. */
+/* Starts a fake machine and its daemon. more: settings in addition to those of the fake machine. */
 static Host new_host(const char *more)
 {
     Host h = {.lab = lab_start()};
@@ -63,17 +63,17 @@ static Host new_host(const char *more)
 
 static void end_host(Host *h)
 {
-    (void)close(h->log); /* a FIFO of ours */
+    (void)close(h->log); /* cannot fail */
     (void)unsetenv("FAKE_NVML");
-    (void)lab_stop(h->lab); /* NULL always */
+    (void)lab_stop(h->lab); /* always returns NULL */
 }
 
-/* ---- what it is waited for ---- */
+/* ---- conditions to wait for ---- */
 
 typedef struct Wanted {
     NodeVerdict verdict;
     uint64_t bad_slots;
-    const char *part; /* of the evidence */
+    const char *part; /* a part of the evidence */
 } Wanted;
 
 static bool says(Lab *lab, const void *userdata)
@@ -91,7 +91,7 @@ static bool is_answered(Lab *lab, const void *id)
     return value && !strstr(value, "\"answer\":\"\"") && strstr(value, "\"answer\"");
 }
 
-/* The answer of node0 to a request of that kind, in a buffer of the function. */
+/* Sends node0 a request of that kind and returns the answer, in a static buffer. */
 static const char *ask(Host *h, const char *id, const char *kind)
 {
     static RequestRecord request;
@@ -116,7 +116,7 @@ static bool has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
-/* Reports whether the part is in the file that the daemon keeps of the kernel's log for its next life. */
+/* Returns whether the part is in the file in which the daemon keeps the kernel log's state for its next life. */
 static bool has_kept(Lab *lab, const void *part)
 {
     char path[400];
@@ -134,7 +134,7 @@ static void expect_answer(const char *answer, const char *part)
 
 /* ---- tests ---- */
 
-/* More than the daemon reads in one go: lines are cut anywhere. */
+/* Writes more lines than the daemon reads at once, so that a read may end inside a line. */
 static void storm(const Host *h, int first, int last)
 {
     char text[64 * 1024];
@@ -145,13 +145,13 @@ static void storm(const Host *h, int first, int last)
     log_kernel(h, text);
 }
 
-/* A fatal word of the kernel is known at once, not at the next round of probes, which is a day off;
- * a restart neither forgets it nor counts it again. */
+/* A fatal error in the kernel's log is known at once, not at the next round of probes, which is a day off. A restart
+ * neither forgets the error nor counts it again. */
 static void test_xid_isolates_at_once(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
     NodeRecord record;
-    assert_true(lab_node_record(h.lab, 0, &record)); /* registered: its probes have run */
+    assert_true(lab_node_record(h.lab, 0, &record)); /* registered, so its probes have run */
     assert_int_equal(record.verdict, NODE_HEALTHY);
     lab_wait(h.lab, has_health, "2 GPUs, driver 570.86");
     storm(&h, 1, 1099);
@@ -161,22 +161,23 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
     lab_wait(h.lab, has_health, "a reboot, then sdctl node uncordon");
-    /* the kernel would tell a killed daemon's successor all of it again; a FIFO tells it once */
+    /* Waits until the state is saved: the kernel would show the next daemon all records again, but a FIFO delivers
+     * each once. */
     lab_wait(h.lab, has_kept, "\"next\":1103");
 
-    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped: the pid is valid */
     (void)lab_wait_end(h.lab, h.node);
-    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as its lease would */
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as the end of its lease would */
     h.node = lab_start_node(h.lab, 0, h.settings, NULL);
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
-    /* the ring is read again, with what came meanwhile */
+    /* As after a restart, the ring buffer is read again, with a new record. */
     log_kernel(&h, "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n"
                    "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
                    "4,1103,4,-;NVRM: Xid (PCI:0000:5e:00): 64, row remapper failed\n");
     lab_wait(h.lab, has_health, "(and 1 more)");
     expect_answer(ask(&h, "r1", "check"), "isolate: kernel-log: Xid 79");
 
-    /* a word of the operator, after a reset: all of it is forgotten, and stays so */
+    /* The operator clears the faults after a reset: all are forgotten, and stay forgotten. */
     expect_answer(ask(&h, "r2", "clear"), "healthy");
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
     log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
@@ -184,7 +185,7 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     end_host(&h);
 }
 
-/* A fault that spoils one GPU's memory loses only that GPU's slot; faults of both GPUs lose the node. */
+/* A memory fault of one GPU costs only that GPU's slot; faults of both GPUs cost the node. */
 static void test_fault_of_one_gpu_loses_its_slot(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -203,7 +204,7 @@ static bool has_judged_anew(Lab *lab, const void *node)
     return lab_log_has(node, "configuration reloaded");
 }
 
-/* Adds these to the node's settings, which it reads again. */
+/* Adds these settings to the node's file, and makes the daemon reload it. */
 static void change_settings(const Host *h, const char *settings)
 {
     char path[400];
@@ -217,7 +218,8 @@ static void change_settings(const Host *h, const char *settings)
     lab_wait(h->lab, has_judged_anew, h->node);
 }
 
-/* A dead NVLink drains, a daily word of the same code does not. The settings may know better: a reload is enough. */
+/* A fatal NVLink error drains the node; a nonfatal NVLink message does not. A reload with other xid_actions changes
+ * the verdict. */
 static void test_severity_is_heard(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -237,7 +239,7 @@ static void test_severity_is_heard(_unused_ void **state)
     end_host(&h);
 }
 
-/* A node that looks at itself once a day, and has nothing to do: what it is told to look for is looked for at once. */
+/* A reload makes an idle node run its probes with the new settings at once, though the next round is a day off. */
 static void test_a_reload_is_heard_in_an_idle_node(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -247,7 +249,7 @@ static void test_a_reload_is_heard_in_an_idle_node(_unused_ void **state)
     end_host(&h);
 }
 
-/* The driver's sentence of three lines, as the kernel writes it into one record. */
+/* The driver's message of three lines, which the kernel writes as one record, counts as Xid 79. */
 static void test_gpu_off_the_bus_without_a_number(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -261,7 +263,7 @@ static void test_gpu_off_the_bus_without_a_number(_unused_ void **state)
     end_host(&h);
 }
 
-/* The slot's rank tells whose program it was, also when it has gone. */
+/* A failing program counts for the submission of the slot's rank, also after that rank has ended. */
 static void test_programs_of_several_submissions_fail_on_one_gpu(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400, \"drain_sec\": 1");
@@ -273,7 +275,7 @@ static void test_programs_of_several_submissions_fail_on_one_gpu(_unused_ void *
         lab_put_spec(h.lab, "a");
         (void)lab_put_world(h.lab, "a", i, (LabRun[]){{0, 2}}, 1); /* in slot 1 */
         lab_wait(h.lab, lab_all_in_state, &(LabWhere){"a", i, 0, RANK_READY});
-        for (int k = 0; k < 3; k++) { /* slot 0 has no rank: nobody's */
+        for (int k = 0; k < 3; k++) { /* slot 0 has no rank: no submission counts */
             (void)snprintf(line, sizeof(line),
                            "4,%d,1,-;NVRM: Xid (PCI:0000:5e:00): 31, pid=7\n"
                            "4,%d,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=8\n",
@@ -296,8 +298,8 @@ static bool tells_gpus(Lab *lab, const void *n)
     return lab_node_record(lab, 0, &record) && record.n_gpus == *(const int *)n;
 }
 
-/* All GPUs that the driver has shown since the boot count, with the slots that they belong to: one more is reported at
- * once, and one that is gone keeps its place. */
+/* The node's record counts all GPUs that the driver has shown since the boot: a new GPU is counted at once, and a
+ * GPU that has vanished still counts. */
 static void test_record_tells_how_many_gpus(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 1");
@@ -313,7 +315,7 @@ static void test_record_tells_how_many_gpus(_unused_ void **state)
     end_host(&h);
 }
 
-/* A card on the bus whose driver shows nothing is none that a rank could use. */
+/* A GPU on the PCI bus that the driver does not show is not counted: no rank could use it. */
 static void test_gpu_without_a_driver_does_not_count(_unused_ void **state)
 {
     Host h = {.lab = lab_start()};
@@ -336,10 +338,10 @@ static void test_gpu_without_a_driver_does_not_count(_unused_ void **state)
     NodeRecord record;
     assert_true(lab_node_record(h.lab, 0, &record));
     assert_int_equal(record.n_gpus, 0);
-    (void)lab_stop(h.lab); /* NULL always */
+    (void)lab_stop(h.lab); /* always returns NULL */
 }
 
-/* Probes run each second: what NVML and sysfs show comes and goes by itself. */
+/* With a round of probes each second, findings from NVML and sysfs appear and disappear without any request. */
 static void test_rounds(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 1, \"rdma_devices\": 1");
@@ -352,10 +354,10 @@ static void test_rounds(_unused_ void **state)
     assert_int_equal(file_write(path, "4: ACTIVE\n", 10, 0, NULL), 0);
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
     say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\", \"uuid\": \"GPU-a\"}]}");
-    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "GPU-b"})); /* off without a word */
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "GPU-b"})); /* missing without a message */
     say_nvml(&h, healthy_gpus);
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
-    say_nvml(&h, "{"); /* the library has lost its wits: that is a finding, not a crash */
+    say_nvml(&h, "{"); /* a library that fails is a finding, not a crash */
     lab_wait(h.lab, says, (&(Wanted){NODE_DRAIN, 0, "nvmlInit gives error 9"}));
     end_host(&h);
 }
@@ -366,7 +368,7 @@ static bool node1_has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
-/* A node with GPUs must read the kernel's log; one without need not. */
+/* A node with GPUs must be able to read the kernel's log; a node without GPUs need not. */
 static void test_log_that_cannot_be_read(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -375,7 +377,7 @@ static void test_log_that_cannot_be_read(_unused_ void **state)
         NULL);
     NodeRecord record;
     assert_true(lab_node_record(h.lab, 1, &record));
-    assert_int_equal(record.verdict, NODE_DRAIN); /* and its GPU is missing */
+    assert_int_equal(record.verdict, NODE_DRAIN); /* its GPU is missing, too */
     assert_non_null(strstr(record.evidence, "1 GPUs are expected"));
     lab_wait(h.lab, node1_has_health, "log can't be read");
     (void)lab_start_node(h.lab, 2, "\"kernel_log\": \"off\", \"nvml\": \"no-such-nvml\"", NULL);
@@ -391,8 +393,8 @@ static bool says_that_it_hangs(Lab *lab, const void *userdata)
     return lab_log_has(node, "probe gpu hangs");
 }
 
-/* A library that never answers: the probe is killed, the others are not held up, and the second time
- * it is the node's fault. */
+/* A library that never answers makes its probe hang: the probe is killed, other probes are not delayed, and the
+ * second hang isolates the node. */
 static void test_hung_probe_is_killed(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 1, \"probe_sec\": 3");
@@ -404,7 +406,7 @@ static void test_hung_probe_is_killed(_unused_ void **state)
     end_host(&h);
 }
 
-/* Whether the cloud gives notice. */
+/* Whether the fake cloud gives a spot notice. */
 static atomic_bool is_leaving;
 
 static bool answer_metadata(_unused_ void *context, const EndpointRequest *request, char *ret,
@@ -417,7 +419,8 @@ static bool answer_metadata(_unused_ void *context, const EndpointRequest *reque
     return true;
 }
 
-/* A notice is seen though the next round of probes is a day off, and outlives both its denial and the daemon. */
+/* A spot notice is found though the next round of probes is a day off, and still counts after the cloud withdraws it
+ * and after a restart of the daemon. */
 static void test_spot_notice(_unused_ void **state)
 {
     char settings[200];
@@ -436,11 +439,11 @@ static void test_spot_notice(_unused_ void **state)
     atomic_store(&is_leaving, false);
     expect_answer(ask(&h, "r1", "check"), "drain: spot: the cloud takes this instance");
 
-    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped: the pid is valid */
     (void)lab_wait_end(h.lab, h.node);
-    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as its lease would */
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as the end of its lease would */
     h.node = lab_start_node(h.lab, 0, h.settings, NULL);
-    assert_true(lab_node_record(h.lab, 0, &record)); /* from its first record on */
+    assert_true(lab_node_record(h.lab, 0, &record)); /* already in its first record */
     assert_int_equal(record.verdict, NODE_DRAIN);
     end_host(&h);
     endpoint_stop(cloud);

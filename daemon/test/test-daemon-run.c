@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-daemon-run.c - the normal life of a world, told from the leader's side. */
+/* test-daemon-run.c - the normal life of a world, as the leader sees it. */
 #include "daemon/test/testing-daemon.h"
 
 #include "base/file.h"
@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* node1's own record, and the job's progress, are written beside the ranks'. */
+/* Returns whether node1's own record names the world with that revision. */
 static bool runs_world(Lab *lab, const void *revision)
 {
     NodeRecord node;
@@ -21,7 +21,7 @@ static bool has_told_last_step(Lab *lab, _unused_ const void *userdata)
     return value && strstr(value, "\"step\":10,");
 }
 
-/* Two nodes, three ranks: start, ready, go, steps, saved, finished. */
+/* A world of three ranks on two nodes runs from the start to the end: ready, go, steps, saves, finished. */
 static void test_world_from_start_to_finish(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -62,11 +62,11 @@ static void test_world_from_start_to_finish(_unused_ void **state)
 
     CheckpointsRecord checkpoints;
     assert_true(lab_checkpoints(lab, "a", &checkpoints));
-    assert_int_equal(checkpoints.n_commits, 3); /* 4, 8 and the last */
+    assert_int_equal(checkpoints.n_commits, 3); /* steps 4, 8 and the last, 10 */
     assert_int_equal(checkpoints.commits[2].step, 10);
     assert_int_equal(checkpoints.commits[2].generation, 1);
     assert_string_equal(checkpoints.commits[0].uri, "file:///fake/step4-g1/manifest.json");
-    /* steps are written once a second, but the last one, after which nothing comes, at once */
+    /* Progress is written once a second, but the last step at once, since no later step follows. */
     lab_wait(lab, has_told_last_step, NULL);
 }
 
@@ -91,7 +91,7 @@ static void finish_with_a_late_rank(Lab *lab, const char *msec, bool killed)
     assert_int_equal(ranks.ranks[0].exit_code, killed ? -SIGKILL : 0);
 }
 
-/* The job has succeeded, and a rank is still on its way out: it is let go, but not for ever. */
+/* After the job has succeeded, a rank that has not exited yet gets time to exit, but not for ever. */
 static void test_late_ranks(_unused_ void **state)
 {
     {
@@ -102,7 +102,7 @@ static void test_late_ranks(_unused_ void **state)
     finish_with_a_late_rank(lab, "600000", true);
 }
 
-/* The world moves while ranks train: the old are dead before the new are ready, and reported so. */
+/* The world moves while ranks train: the old ranks are dead, and reported as killed, before the new ranks are ready. */
 static void test_world_moves(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -117,7 +117,7 @@ static void test_world_moves(_unused_ void **state)
     assert_true(lab_ranks(lab, "a", 1, 0, &old));
     int old_pid = old.ranks[0].pid;
 
-    /* node1 is in no new world: it must say that its old ranks are dead all the same */
+    /* node1 has no part in the new world, but must still report that its old ranks are dead. */
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 3}}, 1);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_READY});
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 2, 0, 0});
@@ -132,14 +132,14 @@ static void test_world_moves(_unused_ void **state)
     assert_true(ranks.ranks[0].killed);
     assert_int_equal(ranks.ranks[0].exit_code, -SIGKILL);
 
-    /* go of the old generation means nothing to the new one */
+    /* The `go` of the old generation does not start the new one. */
     lab_put_phase(lab, "a", 2, PHASE_STARTING, true, false);
     lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 2, 0, 0});
     lab_put_phase(lab, "a", 2, PHASE_STOPPED, true, false);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
 }
 
-/* Whatever the record says, its world is after the present one: the old ranks are reported dead, under its guard. */
+/* A world record that cannot be decoded still replaces the present world: the old ranks are killed and reported. */
 static void test_world_that_cannot_be_read(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -161,8 +161,8 @@ static void put_rendezvous(Lab *lab, const char *key)
     lab_put(lab, key, text);
 }
 
-/* A rendezvous record of the job's life before, of a higher generation and never seen to go, does not keep
- * this one's ranks from meeting. */
+/* A rendezvous record of a deleted job, with a higher generation and not yet seen as deleted, does not stop the
+ * ranks of a new job of that name from meeting. */
 static void test_rendezvous_of_a_deleted_job(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -184,8 +184,8 @@ static bool has_told_an_address(Lab *lab, _unused_ const void *userdata)
     return lab_value(lab, "/sdtrain/lab/rendezvous/a/1") != NULL;
 }
 
-/* A job is deleted and submitted again under its name, and a node hears of the new world before it hears
- * that the old phase is gone: each kind has a watch of its own. Generations begin at 1 again. */
+/* A job is deleted and submitted again under its name, and a node observes the new world before the deletion of the
+ * old phase: each kind of key has its own watch. Generations begin at 1 again. */
 static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -198,12 +198,12 @@ static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
     lab_wait(lab, has_told_an_address, NULL);
 
-    /* the predecessor's generation 1 was told to go, to leave, or has failed: nothing to this one */
+    /* The phases of the predecessor's generation 1 (go, leave, failed) must not affect this job's generation 1. */
     static const JobPhase phases[] = {PHASE_STARTING, PHASE_RESIZING, PHASE_FAILED};
     lab_submit(lab, "11111111111111111111111111111111");
     for (size_t i = 0; i < ELEMENTSOF(phases); i++)
         lab_put_phase(lab, "a", 1, phases[i], true, phases[i] == PHASE_RESIZING);
-    /* another job, whose end shows that the phases before it have been read */
+    /* The end of another job shows that the node has read the phases before it. */
     lab_put_spec(lab, "b");
     lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false);
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 4}}, 1);
@@ -223,14 +223,15 @@ static bool is_known(Lab *lab, _unused_ const void *userdata)
     return lab_value(lab, "/sdtrain/lab/nodes/node1") != NULL;
 }
 
-/* The address of rank 0 that a node reads may be of an earlier world, or of a job that had the name before. */
+/* The address of rank 0 in etcd may be from an earlier world or an earlier job of that name. The rank waits for the
+ * present one. */
 static void test_stale_rendezvous(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     put_rendezvous(lab, "/sdtrain/lab/rendezvous/a/1");
     LabNode *node =
         lab_start_node(lab, 0, "\"slots\": 2, \"trainer_environment\": [\"FAKE_SAY=1\"]", NULL);
-    lab_put(lab, "/sdtrain/lab/nodes/node1", /* of rank 0; there is none */
+    lab_put(lab, "/sdtrain/lab/nodes/node1", /* the node of rank 0; no such node runs */
             "{\"v\":2,\"name\":\"node1\",\"machine_id\":\"m\",\"incarnation\":1,\"address\":\"a\","
             "\"slots\":1,\"state\":\"up\",\"verdict\":\"healthy\"}");
     lab_wait(lab, is_known, NULL);
@@ -238,7 +239,7 @@ static void test_stale_rendezvous(_unused_ void **state)
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{1, 1}, {0, 1}}, 2);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
-    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once b acts, that was read too */
+    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once b ends, a's phase was read */
     lab_put_spec(lab, "b");
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 2}}, 1);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"b", 1, 0, RANK_EXITED});
@@ -259,8 +260,7 @@ static bool has_answered(Lab *lab, _unused_ const void *userdata)
     return value && strstr(value, "saves");
 }
 
-/* leave: only rank 0 is told; it saves, and says that it left. A request for a checkpoint works.
- */
+/* At `leave` only rank 0 is told; it saves, and reports that it left. A request for a checkpoint is served. */
 static void test_leave_and_checkpoint_request(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -287,7 +287,7 @@ static void test_leave_and_checkpoint_request(_unused_ void **state)
     lab_wait(lab, has_answered, NULL);
 }
 
-/* Whether all ranks have joined; the first may be done when the last begins. */
+/* Returns whether all ranks have joined, including ranks that are done already. */
 static bool have_joined(Lab *lab, const void *generation)
 {
     RanksRecord ranks;
@@ -299,7 +299,7 @@ static bool have_joined(Lab *lab, const void *generation)
     return true;
 }
 
-/* Sixteen ranks that speak at every step: what sdtraind needs stays small. */
+/* With sixteen ranks that send a message at every step, sdtraind's memory stays small. */
 static void test_resident_memory(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-daemon-service.c - what sdtraind tells its service manager: ready, status, watchdog, reload,
- * stop. The test is the manager: it owns the notify socket. */
+/* test-daemon-service.c - sdtraind's messages to its service manager: ready, status, watchdog, reload, stop. The
+ * test acts as the manager: it owns the notify socket. */
 #include "daemon/test/testing-daemon.h"
 
 #include "base/cleanup.h"
@@ -15,13 +15,13 @@
 
 enum { HEARD_MAX = 1 << 18, MESSAGE_MAX = 4096 };
 
-/* A thread listens, as sdtraind would wait for a manager that does not. */
+/* The fake service manager. A thread receives its messages, since sdtraind would block on a full socket. */
 static struct {
     char folder[40], address[60];
     int socket;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    char said[HEARD_MAX]; /* a message a line, its own line feeds as '|' */
+    pthread_mutex_t lock; /* guards the fields below */
+    char said[HEARD_MAX]; /* one message per line; line feeds inside a message are '|' */
     size_t used;
 } manager = {.folder = "/tmp/sdtrain-notify-XXXXXX",
              .socket = -EBADF,
@@ -72,7 +72,7 @@ static void forget(void)
     pthread_mutex_unlock(&manager.lock);
 }
 
-/* etcd knows the protocol as well: it must not be given the socket. */
+/* Starts a lab whose etcd does not get the notify socket, since etcd uses the same protocol. */
 static Lab *start_lab(void)
 {
     (void)unsetenv("NOTIFY_SOCKET");
@@ -109,7 +109,7 @@ static void test_ready_comes_with_the_record(_unused_ void **state)
     testing_etcd_freeze(lab_etcd(lab), 0);
     LabNode *node = lab_spawn_node(lab, 0, "", NULL);
     expect(lab, "STATUS=node0 of cluster lab: not registered yet, asking 127.0.0.1:");
-    assert_int_equal(kill(node->pid, SIGHUP), 0); /* a reload must not look like the start's end */
+    assert_int_equal(kill(node->pid, SIGHUP), 0); /* a reload must not end the start */
     lab_wait(lab, has_reloaded, node);
     expect(lab, "WATCHDOG=1");
     assert_false(has_said(lab, "READY=1"));
@@ -154,11 +154,11 @@ static void test_reload_is_told(_unused_ void **state)
     forget();
     assert_int_equal(kill(node->pid, SIGHUP), 0);
     expect(lab, "RELOADING=1|MONOTONIC_USEC=");
-    expect(lab, "\nREADY=1\n"); /* it goes on with what it has */
+    expect(lab, "\nREADY=1\n"); /* the daemon keeps its old configuration */
     assert_true(lab_log_has(node, "configuration is not reloaded"));
 }
 
-/* A stop asks for drain_sec, and a moment more, whatever the unit's TimeoutStopSec is. */
+/* At a stop sdtraind requests drain_sec and some seconds more, whatever the unit's TimeoutStopSec is. */
 static void test_stop_asks_for_the_time_of_a_drain(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = start_lab();
@@ -191,7 +191,7 @@ static bool stands_still(_unused_ Lab *lab, const void *node)
     return lab_log_has(node, "fault point commit-write strikes: stall");
 }
 
-/* The watchdog hears of a loop that does not run any more: one that stands still in a commit. */
+/* A loop that hangs, here in a commit, sends the watchdog no more messages. */
 static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = start_lab();
@@ -203,9 +203,9 @@ static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
     lab_put_spec(lab, "a");
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
-    lab_wait(lab, stands_still, node); /* what it has not sent by now, nobody will read */
+    lab_wait(lab, stands_still, node); /* from here on the loop sends nothing */
     uint64_t since_usec;
-    do { /* until five periods in a row were quiet: a slow machine only adds to them */
+    do { /* until five periods in a row are quiet: a slow machine only takes longer */
         forget();
         since_usec = clock_boottime_usec();
         lab_wait(lab, has_hung, &since_usec);
@@ -213,7 +213,7 @@ static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
     assert_int_equal(kill(node->pid, 0), 0);
     int pidfds[4];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
-    assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC)); /* the ranks' own timers ended them */
+    assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC)); /* the ranks' dead-man timers ended them */
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-doctor-child.c - sdtraind runs a trainer that looks at its machine: one that answers, one that hangs, one that
- * says too much or nothing, and none. */
+/* test-doctor-child.c - sdtraind runs `sdtrainer doctor` as a child: one that answers, one that hangs, one whose
+ * output is too long, empty or not a report, and one whose program is missing. */
 #include "base/test/testing.h"
 
 #include "base/cleanup.h"
@@ -22,7 +22,7 @@ typedef struct Lab {
     int trainer;
     Doctor doctor;
     int n_told;
-    char id[64], report[RECORD_REPORT_MAX + 1]; /* told last */
+    char id[64], report[RECORD_REPORT_MAX + 1]; /* of the last call of told() */
 } Lab;
 
 static Lab lab;
@@ -59,7 +59,7 @@ static int end(_unused_ void **state)
     return 0;
 }
 
-/* Anew each time: a script that runs keeps its own. */
+/* Writes a new file each time: a script that still runs keeps its own file. */
 static void use_trainer(const char *script)
 {
     static int n;
@@ -68,10 +68,10 @@ static void use_trainer(const char *script)
     assert_int_equal(chmod(lab.config.trainer, 0755), 0);
 }
 
-/* It has time. */
+/* Gives the child a long timeout. */
 static void is_patient(void)
 {
-    lab.doctor.needs.timeout_usec = 60 * USEC_PER_SEC; /* a busy machine */
+    lab.doctor.needs.timeout_usec = 60 * USEC_PER_SEC; /* for a busy machine */
 }
 
 static void ask(const char *id)
@@ -103,7 +103,7 @@ static void what_it_says_is_told(_unused_ void **state)
     assert_string_equal(lab.report,
                         "{\"said\":\"doctor --write /ck --marker .m --read /data --peer n2 "
                         "--cgroup /sys/fs/cgroup/x\"}");
-    ask("r1"); /* the watch lists it again */
+    ask("r1"); /* the watch has listed the same request again */
     assert_int_equal(lab.doctor.pid, 0);
 }
 
@@ -112,7 +112,7 @@ static void one_that_hangs_is_killed(_unused_ void **state)
     use_trainer("#!/bin/sh\nexec sleep 600\n");
     ask("r1");
     ask("r2");
-    ask("r3"); /* takes r2's place */
+    ask("r3"); /* replaces r2 */
     wait_for(2);
     assert_string_equal(lab.id, "r3");
     assert_string_equal(lab.report, "{\"error\":\"it did not end in time\"}");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-keeper.c - one sdtraind has a run_dir, and its keeper ends what it leaves. */
+/* test-keeper.c - only one sdtraind has a run_dir, and its keeper ends the processes that it leaves. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "daemon/test/testing-orphans.h"
@@ -16,7 +16,8 @@ __typeof__(poll) __real_poll;
 
 /* ---- the lock ---- */
 
-/* Another process locks run_dir; with hands_on, it ends and a child of it, the keeper, still has the lock. */
+/* Starts a process that locks run_dir. With hands_on that process ends, and its child, the keeper, still has the
+ * lock. Returns the process that has the lock. */
 static pid_t begin_lock(bool hands_on)
 {
     int up[2];
@@ -94,7 +95,7 @@ static void a_keeper_is_waited_for_longer(_unused_ void **state)
 {
     const pid_t keeper = begin_lock(true);
     expect_refused("the keeper of an earlier life holds it", 40);
-    expect_locked_after(keeper, 11, 0); /* 1.0 s is not time to speak of */
+    expect_locked_after(keeper, 11, 0); /* a wait of 1.0 s is not logged */
     expect_locked_after(begin_lock(true), 12, 1);
 }
 
@@ -141,7 +142,7 @@ static pid_t begin_sdtraind(pid_t bare, pid_t stranger, pid_t *ret_keeper)
         pid_t keeper;
         if (orphans_keep(run_dir, &no_cgroups, &sessions, &keeper, NULL) < 0)
             _exit(9);
-        sessions->of[63] = bare; /* told after the keeper's start */
+        sessions->of[63] = bare; /* set after the keeper's start */
         sessions->of[7] = stranger;
         (void)!write(up[1], &keeper, sizeof(keeper));
         pause();
@@ -152,7 +153,8 @@ static pid_t begin_sdtraind(pid_t bare, pid_t stranger, pid_t *ret_keeper)
     return pid;
 }
 
-/* Ranks end with their sdtraind, those with a mark and those with only a session; nobody else does. */
+/* Ranks are killed when their sdtraind has ended, those with a mark and those with only a session; no other process
+ * is. */
 static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
 {
     char text[64];
@@ -160,11 +162,11 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     pid_t keeper = 0;
     const pid_t marked = begin_marked(run_dir, 1), bare = begin("", true, 0);
     const pid_t others = begin("", true, 0), of_others = begin_marked(other_dir, 1);
-    const pid_t stranger = geteuid() == 0 ? begin("", true, 65534) : 0; /* of another user */
+    const pid_t stranger = geteuid() == 0 ? begin("", true, 65534) : 0; /* another user's process */
     begin_log();
     const pid_t sdtraind = begin_sdtraind(bare, stranger, &keeper);
     for (int i = 0; i < 60000 && state_of(keeper) != 'S'; i++)
-        assert_int_equal(__real_poll(NULL, 0, 1), 0); /* the keeper waits, and does not spin */
+        assert_int_equal(__real_poll(NULL, 0, 1), 0); /* the keeper sleeps, and does not spin */
     assert_int_equal(state_of(keeper), 'S');
     assert_int_equal(getsid(keeper), keeper);
     read_own(keeper, "comm", text, sizeof(text));
@@ -180,7 +182,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     fake->destroys[0] = -EBUSY;
     assert_int_equal(kill(sdtraind, SIGKILL), 0);
     expect_killed(sdtraind);
-    expect_killed(marked); /* reaps it: a session is there as long as its leader is a zombie */
+    expect_killed(marked); /* reaps it: a session exists as long as its leader is a zombie */
     expect_killed(bare);
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -193,7 +195,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     finish(of_others);
 }
 
-/* Runs as a program of its own, which begins a keeper and reports the keeper's command line. */
+/* Runs as a separate program: starts a keeper and prints the keeper's command line. */
 static int show_keeper(bool is_renamed)
 {
     static char other[] = "a name of another program";
@@ -229,13 +231,13 @@ static void expect_name(const char *name, const char *more, const char *its, boo
     (void)close(out[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_true(waitpid(-1, &status, 0) > 0); /* the keeper */
+    assert_true(waitpid(-1, &status, 0) > 0); /* reaps the keeper */
     assert_string_equal(text, its);
     if (strcmp(its, "sdtraind-keeper") == 0 && more)
         assert_null(memmem(text, sizeof(text), more, strlen(more)));
 }
 
-/* People see the keeper in the list of processes; a name that has no room stays. */
+/* The keeper has its own name in lists of processes; a command line too short for the name stays as it is. */
 static void the_keeper_has_a_name(_unused_ void **state)
 {
     expect_name("/usr/bin/sdtraind", "--config", "sdtraind-keeper", false);
@@ -250,9 +252,9 @@ int main(void)
 {
     const char *show = getenv("SHOW");
     orphans_begin(getpid());
-    if (show) /* the_keeper_has_a_name() */
+    if (show) /* started by the_keeper_has_a_name() */
         return show_keeper(strcmp(show, "renamed") == 0);
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* as sdtraind */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* as sdtraind does */
 #define CASE(name) cmocka_unit_test_setup_teardown(name, orphans_set_up, orphans_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(one_sdtraind_has_a_run_dir),    CASE(a_keeper_is_waited_for_longer),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-log-tail.c - what a reader of a rank's log is given, to the byte: real files, with births that the test sets. */
+/* test-log-tail.c - the exact bytes that a reader of a rank's log gets: real files, with times of birth that the
+ * test sets. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "daemon/process/log-tail.h"
@@ -15,7 +16,7 @@ static LogPlace place;
 static LogTailPiece piece;
 static char buffer[LOG_TAIL_LINE_MAX];
 
-/* ---- a file's birth, and a disk that fails ---- */
+/* ---- times of birth, and a disk that fails ---- */
 
 static int birth_r, read_errno;
 static unsigned birth_mask;
@@ -89,7 +90,7 @@ static int tear_down(_unused_ void **state) { return folder_remove(folder, NULL)
 
 static void expect(const char *text, int64_t skipped, bool more)
 {
-    errno = EIO; /* says nothing of what succeeds */
+    errno = EIO; /* errno has no meaning after a success */
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
     assert_int_equal(piece.n, strlen(text));
     assert_memory_equal(buffer, text, piece.n);
@@ -109,7 +110,7 @@ static void a_reader_begins_at_a_line_of_the_tail(_unused_ void **state)
     tail.tail_bytes = 7;
     expect("three\n", 8, false);
     place = (LogPlace){.rank = 4};
-    tail.tail_bytes = 5; /* behind the line that is cut */
+    tail.tail_bytes = 5; /* begins after the line that is cut */
     expect("", 14, false);
     place = (LogPlace){.rank = 4};
     tail.tail_bytes = 100;
@@ -120,18 +121,18 @@ static void a_tail_may_begin_in_the_old_file(_unused_ void **state)
 {
     append("rank4.log", "one\ntwo\n");
     turn_over();
-    expect("one\ntwo\n", 0, false); /* that is all there is */
+    expect("one\ntwo\n", 0, false); /* the log has no more */
     append("rank4.log", "three\n");
     expect("", 0, true);
     expect("three\n", 0, false);
     for (int64_t bytes = 10; bytes <= 14; bytes += 4) {
         place = (LogPlace){.rank = 4};
-        tail.tail_bytes = bytes; /* "two\n", and both */
+        tail.tail_bytes = bytes; /* 10: "two\n" of the old file; 14: both its lines */
         expect(bytes == 10 ? "two\n" : "one\ntwo\n", bytes == 10 ? 4 : 0, true);
         expect("three\n", 0, false);
     }
     place = (LogPlace){.rank = 4};
-    tail.tail_bytes = 6; /* all of the present one */
+    tail.tail_bytes = 6; /* the whole present file */
     expect("three\n", 8, false);
     place = (LogPlace){.rank = 4};
     tail.tail_bytes = 3;
@@ -145,7 +146,7 @@ static void what_turns_over_is_read_once(_unused_ void **state)
     append("rank4.log", "one\nha");
     expect("one\n", 0, false);
     turn_over();
-    expect("ha", 0, false); /* nothing more comes there */
+    expect("ha", 0, false); /* the old file gets no more bytes */
     append("rank4.log", "");
     expect("", 0, false);
     append("rank4.log", "lf\n");
@@ -154,12 +155,12 @@ static void what_turns_over_is_read_once(_unused_ void **state)
     append("rank4.log", "four\n");
     (void)unlink(path_of("rank4.log.1"));
     (void)snprintf(old, sizeof(old), "%s", path_of("rank4.log.1"));
-    assert_int_equal(link(path_of("rank4.log"), old), 0); /* seen on both sides of the turn */
+    assert_int_equal(link(path_of("rank4.log"), old), 0); /* two names of one file */
     expect("four\n", 0, false);
     expect("", 0, false);
     (void)unlink(path_of("rank4.log"));
     (void)unlink(old);
-    append("rank4.log", "new\n"); /* the log turned over twice, or got another number by chance */
+    append("rank4.log", "new\n"); /* a new file, as after two turns of the log */
     birth_sec++;
     expect("new\n", 1, false);
     assert_int_equal(truncate(path_of("rank4.log"), 0), 0);
@@ -168,7 +169,7 @@ static void what_turns_over_is_read_once(_unused_ void **state)
     expect("x\n", 0, false);
 }
 
-/* ---- who is behind ---- */
+/* ---- readers that are too far behind ---- */
 
 static void who_is_too_far_behind_is_set_to_the_tail(_unused_ void **state)
 {
@@ -182,11 +183,11 @@ static void who_is_too_far_behind_is_set_to_the_tail(_unused_ void **state)
     assert_true(piece.skipped == 0 && piece.n > 0 && piece.n % 64 == 0 && piece.more);
     place = before;
     append("rank4.log", "y\n");
-    expect("y\n", most, false); /* behind the line that is cut */
+    expect("y\n", most, false); /* begins after the line that is cut */
 
     turn_over();
     append_lines("rank4.log", 128);
-    place = before; /* in the old file; its tail is in the present one */
+    place = before; /* a place in the old file; the tail begins in the present file */
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
     assert_int_equal(piece.skipped, most + 2 + 64);
     assert_true(piece.n == 64 && !piece.more);
@@ -229,7 +230,7 @@ static void what_is_no_log_is_none(_unused_ void **state)
     assert_int_equal(piece.n, 77);
 }
 
-/* Where a file's birth is not known, only its number names it. */
+/* If the time of birth is unknown, the inode number alone identifies a file. */
 static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
 {
     append("rank4.log", "one\n");
@@ -241,7 +242,7 @@ static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
     birth_r = -1;
     expect("", 0, false);
     birth_r = 0;
-    for (int i = 0; i < 64; i++) { /* a record's number is positive */
+    for (int i = 0; i < 64; i++) { /* the number in a record is positive */
         birth_sec = (int64_t)((UINT64_C(1) << 63) >> (i % 32)) / 1000000007 + i;
         place = (LogPlace){.rank = 4};
         expect("one\n", 0, false);
@@ -249,7 +250,7 @@ static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
     }
 }
 
-/* In a daemon without a standard input, 0 is a descriptor as any other; and no descriptor is left open. */
+/* Descriptor 0 is valid in a daemon without standard input, and no descriptor is left open. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     int ranks[4];
@@ -259,7 +260,7 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     expect("one\n", 0, false);
     append("rank4.log", "two\n");
     turn_over();
-    expect("two\n", 0, false); /* the old file has descriptor 0 */
+    expect("two\n", 0, false); /* the old file is opened as descriptor 0 */
     append("rank4.log", "three\n");
     place = (LogPlace){.rank = 4};
     expect("one\ntwo\n", 0, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-asks.c - a node whose log readers ask and then do not come, or ask what nobody can read, on the seams of
- * testing-seams.h. The answers are tested in test-node-logs.c. */
+/* test-node-asks.c - a node whose log readers do not take their answers, or whose asks are invalid, on the seams of
+ * testing-seams.h. test-node-logs.c tests the answers. */
 #include "daemon/test/testing-node.h"
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { READER_LEASE = 4711 /* of whoever asks */ };
+enum { READER_LEASE = 4711 /* the lease of a reader's ask */ };
 
 static void ask(const char *id, int64_t seq)
 {
@@ -39,7 +39,7 @@ static const StoredKey *lines_key(const char *id)
     return find(key_log("lab", KEY_LINES, "n1", id, key));
 }
 
-/* The answer to that ask lies there. Returns whether it refuses. */
+/* Checks that the answer to that ask is in etcd. Returns whether the answer is a refusal. */
 static bool is_refused(const char *id, int64_t seq)
 {
     const StoredKey *k = lines_key(id);
@@ -82,7 +82,7 @@ static int teardown(_unused_ void **state)
     return 0;
 }
 
-/* They ask under a lease that lives, from the first answer on or from a later one, and take nothing. */
+/* Readers whose lease lives lose their places if they do not take an answer, be it their first or a later one. */
 static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
 {
     enum { TAKEN = 8 };
@@ -91,29 +91,29 @@ static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
         assert_false(is_refused(numbered("r", i), 1 + i % 2));
     }
     let_pass(LOG_REQUESTS_UNTAKEN_SEC - 2);
-    for (int i = 0; i < TAKEN; i++) /* these take theirs, and are told nothing more */
+    for (int i = 0; i < TAKEN; i++) /* these readers take their answers, and get no other */
         ask(numbered("r", i), 2 + i % 2);
     ask("early", 1);
     assert_true(is_refused("early", 1));
     let_pass(3);
-    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* the places of those that took nothing */
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* in places of readers that took nothing */
         ask(numbered("new", i), 1);
         assert_false(is_refused(numbered("new", i), 1));
     }
     ask("more", 1);
     assert_true(is_refused("more", 1));
     for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++)
-        withdraw(numbered("r", i)); /* a test holds only so many keys */
+        withdraw(numbered("r", i)); /* the fake etcd holds only so many keys */
     let_pass(2 * LOG_REQUESTS_UNTAKEN_SEC);
     for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) {
         ask(numbered("newer", i), 1);
         assert_false(is_refused(numbered("newer", i), 1));
     }
     ask("more", 2);
-    assert_true(is_refused("more", 2)); /* those that wait for lines keep their places */
+    assert_true(is_refused("more", 2)); /* readers that wait for lines keep their places */
 }
 
-/* It comes late for its answer, which lies there, and is served again. */
+/* A reader that comes late still finds its answer, and is served again. */
 static void whoever_comes_back_is_served(_unused_ void **state)
 {
     for (int i = 0; i < LOG_REQUESTS_MAX; i++)
@@ -121,13 +121,13 @@ static void whoever_comes_back_is_served(_unused_ void **state)
     let_pass(LOG_REQUESTS_UNTAKEN_SEC + 1);
     ask("new", 1);
     assert_false(is_refused("r0", 1));
-    ask("r0", 2); /* in the place of another that has not come */
+    ask("r0", 2); /* in the place of another reader that took nothing */
     assert_false(is_refused("r0", 2));
     withdraw("r2");
     assert_null(lines_key("r2"));
 }
 
-/* Another ask under the same number is none that has taken the answer. */
+/* An ask that repeats the same number has not taken the answer. */
 static void the_same_ask_again_takes_nothing(_unused_ void **state)
 {
     for (int i = 0; i < LOG_REQUESTS_MAX; i++)
@@ -140,7 +140,7 @@ static void the_same_ask_again_takes_nothing(_unused_ void **state)
     assert_false(is_refused("new", 1));
 }
 
-/* Somebody who may ask cannot fill the journal. */
+/* A client that may write asks cannot fill the journal with warnings. */
 static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
 {
     char key[KEY_MAX], path[] = "/tmp/sdtrain-asks-XXXXXX", *said = NULL;
@@ -152,7 +152,7 @@ static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
         settle();
     }
     let_pass(LOG_REQUESTS_DAMAGED_SEC + 1);
-    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1); /* nothing comes */
+    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1); /* no ask comes meanwhile */
     (void)put(key_log("lab", KEY_ASKS, "n1", "r3", key), "{", READER_LEASE);
     settle();
     assert_true(dup2(before, STDERR_FILENO) >= 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-drain.c - how a node leaves that is told to, in memory. */
+/* test-node-drain.c - how a node leaves after a signal; everything is in memory. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -21,7 +21,7 @@ static void a_drain_waits_for_the_ranks_and_leaves(_unused_ void **state)
     dies(&n1.machine, 0);
     settle();
     dies(&n1.machine, 1);
-    assert_int_equal(node_record(&n1).state, NODE_UP); /* the reports come first */
+    assert_int_equal(node_record(&n1).state, NODE_UP); /* the ranks' reports come first */
     assert_int_equal(n1.n_left_health, 0);
     n1.health_under_way = true;
     settle();
@@ -49,7 +49,7 @@ static void a_drain_that_is_asked_for_again_kills_and_leaves_once(_unused_ void 
     drain_signal(n1.manager, "SIGTERM");
     drain_signal(n1.manager, "SIGTERM");
     settle();
-    assert_int_equal(n1.n_ended, 0); /* they may live */
+    assert_int_equal(n1.n_ended, 0); /* the killed ranks may still live */
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     settle();
@@ -86,7 +86,7 @@ static void an_etcd_that_is_away_costs_a_drain_two_seconds(_unused_ void **state
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     pass(USEC_PER_SEC);
-    drain_advance(n1.manager); /* no word puts it off */
+    drain_advance(n1.manager); /* no event puts the deadline off */
     node_touch(&n1.manager->node);
     pass(DRAIN_LAST_WORDS_SEC * USEC_PER_SEC - USEC_PER_SEC - 1);
     assert_int_equal(n1.n_ended, 0);
@@ -105,7 +105,7 @@ static void a_stopping_node_starts_no_rank_and_tells_no_better_verdict(_unused_ 
     assert_string_equal(node_record(&n1).evidence, "it burns");
 }
 
-/* The record that is acknowledged last says that the node has left. */
+/* The node ends when etcd has acknowledged the record that says `left`. */
 static void an_idle_node_leaves_when_its_last_word_is_there(_unused_ void **state)
 {
     join(&n1);
@@ -134,7 +134,7 @@ static void a_drain_waits_for_the_reports_of_worlds_that_are_over(_unused_ void 
     assert_int_equal(n1.n_ended, 1);
 }
 
-/* A rank that waits for its slot is given up, and reported. */
+/* A rank that waits for its slot is not started any more, and is reported as exited. */
 static void a_second_signal_ends_ranks_that_wait_for_their_slot(_unused_ void **state)
 {
     join(&n1);
@@ -152,7 +152,7 @@ static void a_second_signal_ends_ranks_that_wait_for_their_slot(_unused_ void **
     assert_int_equal(n1.n_ended, 1);
 }
 
-/* Its record says so before the rank counts as ended, and before it leaves. */
+/* The node's record reports the lost slot before the rank counts as exited, and before the node leaves. */
 static void a_drain_tells_of_a_slot_that_it_cannot_clear(_unused_ void **state)
 {
     join(&n1);
@@ -167,10 +167,10 @@ static void a_drain_tells_of_a_slot_that_it_cannot_clear(_unused_ void **state)
     assert_int_equal(node_record(&n1).state, NODE_LEFT);
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
     assert_int_equal(n1.n_ended, 1);
-    assert_false(manager_leaves_nothing(n1.manager)); /* the keeper has work */
+    assert_false(manager_leaves_nothing(n1.manager)); /* the keeper still has work */
 }
 
-/* A put that failed leaves in doubt what lies there: the read is all that the drain waits for. */
+/* After a failed put it is unknown what etcd has stored: the drain waits only until the record is read again. */
 static void a_drain_goes_on_when_the_records_of_its_dead_were_read(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -193,7 +193,8 @@ static void a_drain_goes_on_when_the_records_of_its_dead_were_read(_unused_ void
     assert_int_equal(n1.n_ended, 1);
 }
 
-/* Its record went with the lease: nobody knows that it has left. */
+/* The lease ends after the record said `left`, and the record vanishes with it. The node puts the record again under
+ * a new lease before it ends. */
 static void a_lease_that_ends_at_the_last_word_is_taken_anew(_unused_ void **state)
 {
     join(&n1);

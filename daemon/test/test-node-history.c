@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-history.c - what a node keeps on its disk of etcd's history and of its jobs, across its lives. */
+/* test-node-history.c - what a node stores on its disk about etcd's history and its jobs, across restarts. */
 #include "daemon/test/testing-node.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static void save_step(int64_t step)
     settle();
 }
 
-/* etcd is restored from a snapshot, and a process begins anew. */
+/* Restores etcd from a snapshot, and starts the node's daemon anew. */
 static void restore(void)
 {
     const EtcdHistory was = {.cluster = 1, .revision = 200}, now = {.cluster = 1, .revision = 50};
@@ -40,7 +40,7 @@ static void restore(void)
     settle();
 }
 
-/* Ids of clusters use all their bits. */
+/* All 64 bits of a cluster's id survive a restart. */
 static void the_cluster_is_known_after_a_restart(_unused_ void **state)
 {
     const uint64_t cluster = UINT64_C(0xfedcba9876543210);
@@ -53,8 +53,7 @@ static void the_cluster_is_known_after_a_restart(_unused_ void **state)
     assert_int_equal(n1.etcd.history.revision, 4711);
 }
 
-/* A cluster's id is not forgotten when etcd's client does not name it: before etcd's first answer a client knows no
- * id. */
+/* A known cluster id is kept when etcd's client reports none: before etcd's first answer a client knows no id. */
 static void a_cluster_that_is_not_named_is_kept(_unused_ void **state)
 {
     join(&n1);
@@ -65,7 +64,7 @@ static void a_cluster_that_is_not_named_is_kept(_unused_ void **state)
     assert_string_equal(on_disk().cluster, "ab");
 }
 
-/* The process is killed: nothing is written at its end. */
+/* Each world and each commit is written at once, since a killed process writes nothing at its end. */
 static void each_world_and_each_commit_is_on_the_disk_at_once(_unused_ void **state)
 {
     join(&n1);
@@ -109,7 +108,8 @@ static void an_older_commit_does_not_replace_a_newer_one(_unused_ void **state)
     assert_int_equal(history->record.runs[0].committed.step, 20);
 }
 
-/* It lives on through as many restarts as there are, until the leader has gone beyond. */
+/* After a restore the node reports its jobs, through any number of restarts, until the leader starts a newer
+ * generation. */
 static void what_is_told_is_told_until_a_world_lies_beyond(_unused_ void **state)
 {
     join(&n1);
@@ -127,7 +127,7 @@ static void what_is_told_is_told_until_a_world_lies_beyond(_unused_ void **state
     assert_int_equal(node_record(&n1).n_runs, 1);
     assert_int_equal(node_record(&n1).runs[0].generation, 7);
     assert_int_equal(node_record(&n1).runs[0].committed.step, 10);
-    (void)decide("a", 7, 1, 0); /* not beyond */
+    (void)decide("a", 7, 1, 0); /* not a newer generation */
     settle();
     assert_int_equal(node_record(&n1).n_runs, 1);
     n1.machine.trainers[0].killed = true;
@@ -138,7 +138,7 @@ static void what_is_told_is_told_until_a_world_lies_beyond(_unused_ void **state
     assert_false(run_of(&record, "a")->told);
 }
 
-/* All jobs are told of, and a world of one says nothing about another. */
+/* After a restore all jobs are reported; a new world of one job ends only the report of that job. */
 static void each_job_is_told_by_itself(_unused_ void **state)
 {
     submit("ab");
@@ -156,7 +156,7 @@ static void each_job_is_told_by_itself(_unused_ void **state)
     assert_int_equal(node_record(&n1).runs[0].generation, 3);
 }
 
-/* It knows as many as a record holds: the one that began first goes. */
+/* The node keeps as many jobs as a record holds; a further job replaces the oldest. */
 static void the_oldest_of_many_jobs_is_forgotten(_unused_ void **state)
 {
     char name[8];
@@ -173,12 +173,12 @@ static void the_oldest_of_many_jobs_is_forgotten(_unused_ void **state)
         assert_string_equal(record.runs[i].job, name);
         assert_int_equal(record.runs[i].generation, 11 + i);
     }
-    history_note_world(history, "j3", submission, 99); /* known: none goes */
+    history_note_world(history, "j3", submission, 99); /* the job is known: none is replaced */
     assert_int_equal(history->record.n_runs, RECORD_RUNS_MAX);
     assert_non_null(run_of(&history->record, "j1"));
 }
 
-static const char *running = ""; /* names, each with a space behind it */
+static const char *running = ""; /* names of running jobs, each followed by a space */
 
 static bool runs(_unused_ void *userdata, const char *job)
 {
@@ -187,7 +187,7 @@ static bool runs(_unused_ void *userdata, const char *job)
     return strstr(running, word) != NULL;
 }
 
-/* The table is full: those that run stay, however long ago they began, and who finds no place is named. */
+/* In a full table running jobs stay, however old they are, and a job without a place is not kept. */
 static void a_job_that_runs_is_not_forgotten_for_another(_unused_ void **state)
 {
     char name[8];
@@ -216,7 +216,7 @@ static void a_job_that_runs_is_not_forgotten_for_another(_unused_ void **state)
     history_note_commit(history, "l", submission, (CommitMark){.generation = 1, .step = 5});
     const HistoryRecord later = on_disk();
     assert_memory_equal(&later.runs, &record.runs, sizeof(record.runs));
-    history_note_world(history, "k1", submission, 7); /* who is known goes on */
+    history_note_world(history, "k1", submission, 7); /* a job that is kept is still updated */
     history_note_world(history, "j0", "fedcba9876543210fedcba9876543210", 2);
     record = on_disk();
     assert_int_equal(run_of(&record, "k1")->generation, 7);
@@ -241,7 +241,7 @@ static void a_world_holds_its_jobs_place(_unused_ void **state)
     assert_null(run_of(&record, "j8"));
 }
 
-/* The next submission has its own generations, and the others stay in their order. */
+/* A new submission of a job begins with its own generations and no commit; the other jobs stay in their order. */
 static void a_job_that_is_submitted_again_begins_at_nothing(_unused_ void **state)
 {
     join(&n1);
@@ -272,7 +272,7 @@ static void a_file_that_is_damaged_is_none(_unused_ void **state)
     assert_int_equal(run_of(&record, "a")->generation, 1);
 }
 
-/* A node without a folder of its own keeps nothing, and runs. */
+/* A node without a state folder stores nothing, and still runs. */
 static void without_a_folder_nothing_is_written(_unused_ void **state)
 {
     memset(n1.config.state_dir, 0, sizeof(n1.config.state_dir));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-jobs.c - whole nodes in one process, where nothing is real: what one job must not do to another whose name
- * begins like its own, and jobs that die and are born again while watches show only a part. See test-node-worlds.c. */
+/* test-node-jobs.c - whole nodes in one process, on fakes: a job does not affect another job whose name begins with
+ * its own name, and jobs are deleted and submitted again while the watches show only a part of these changes. See
+ * test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ static bool remembers(const TestNode *n, const char *job)
     return false;
 }
 
-/* It tells of both after etcd was restored from a snapshot. */
+/* The node keeps both jobs, to report them after a restore of etcd from a snapshot. */
 static void how_far_job_ab_was_is_kept_when_job_a_begins(_unused_ void **state)
 {
     join(&n1);
@@ -50,7 +51,7 @@ static void each_job_that_is_done_has_its_deadline(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* ---- what cannot be read ---- */
+/* ---- records that cannot be decoded ---- */
 
 static void get_ready_on_n2(void)
 {
@@ -76,9 +77,9 @@ static void a_rendezvous_that_cannot_be_read_is_not_gone(_unused_ void **state)
     assert_string_equal(n2.machine.trainers[0].address, "127.0.0.1:7");
 }
 
-/* ---- death and rebirth ---- */
+/* ---- jobs that are deleted and submitted again ---- */
 
-/* One watch shows the new job's rendezvous before another shows the end of the old one. */
+/* One watch shows the new job's rendezvous before another watch shows the end of the old job. */
 static void a_late_death_does_not_take_the_address_of_the_next_life(_unused_ void **state)
 {
     join(&n1);
@@ -104,7 +105,7 @@ static void a_late_death_does_not_take_the_address_of_the_next_life(_unused_ voi
     assert_string_equal(n2.machine.trainers[0].address, "127.0.0.1:9");
 }
 
-/* The job is removed and submitted anew, and no watch has shown what lay between. Its one rank goes. */
+/* Deletes job a and submits it again, while no watch shows the time between. Its one rank then gets its `go`. */
 static void submit_again(void)
 {
     remove_job("a");
@@ -140,7 +141,7 @@ static void pass_in_contact(uint64_t sec)
     }
 }
 
-/* Does steps of one second each, until they show how long such steps take. */
+/* Does steps of one second each, as many as the watchdog needs to know their time. */
 static void do_first_steps(void)
 {
     for (int64_t step = 1; step <= 1 + WATCHDOG_STEPS_MIN; step++) {
@@ -149,7 +150,7 @@ static void do_first_steps(void)
     }
 }
 
-/* In the slots from 0 on; the ranks of before have ended. */
+/* Ends the present world and its ranks, then runs the next world in these slots of n1. */
 static void run_next(int64_t generation, uint64_t slots)
 {
     (void)decide("a", generation, 0, 1);
@@ -167,7 +168,8 @@ static void hold_to_steps(void)
     n1.config.hang_factor = 2;
 }
 
-/* The first steps of a world are bounded by those of the one before, which fewer ranks take longer for. */
+/* The bound for the first steps of a world comes from the steps of the world before; with fewer ranks the bound is
+ * longer. */
 static void first_steps_are_known_by_those_of_the_world_before(_unused_ void **state)
 {
     hold_to_steps();
@@ -175,7 +177,7 @@ static void first_steps_are_known_by_those_of_the_world_before(_unused_ void **s
     run_world("a", 1, 1, 0);
     do_first_steps();
     run_next(2, 15);
-    do_first_steps(); /* of four ranks */
+    do_first_steps(); /* steps of four ranks */
     run_next(4, 1);
     say_computing(0, 1);
     pass_in_contact(7);
@@ -199,7 +201,7 @@ static void more_ranks_have_first_steps_that_are_no_shorter(_unused_ void **stat
     assert_killed(&n1, 0, true);
 }
 
-/* It may be a hundred times as large. */
+/* The new job's steps may take a hundred times as long. */
 static void
 nothing_is_known_of_the_first_steps_of_a_job_that_was_submitted_again(_unused_ void **state)
 {
@@ -230,7 +232,7 @@ static void a_job_that_succeeds_after_another_of_its_name_has_its_time(_unused_ 
     assert_killed(&n1, 0, true);
 }
 
-/* A node hears of its own word by the answer, which may come after its watch has shown more. */
+/* A node learns of its own put by etcd's answer, which may come after the watch has shown a newer change. */
 static void an_address_that_is_older_than_its_deletion_is_none(_unused_ void **state)
 {
     const RendezvousRecord record = {.address = "127.0.0.1:1"};
@@ -248,7 +250,7 @@ static void an_address_that_is_older_than_its_deletion_is_none(_unused_ void **s
     assert_int_equal(job->rendezvous_generation, 4);
 }
 
-/* A node keeps nothing of the many jobs that come and go. */
+/* A node forgets a job with the last record of the job. */
 static void what_is_known_of_a_job_goes_with_its_last_record(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -277,7 +279,7 @@ static void what_is_known_of_a_job_goes_with_its_last_record(_unused_ void **sta
     assert_null(w->jobs);
 }
 
-/* The watch of its phase is before that of its world. */
+/* The watch of the phases is ahead of the watch of the worlds. */
 static void a_later_phase_that_ends_a_job_ends_an_older_world(_unused_ void **state)
 {
     join(&n1);
@@ -295,7 +297,7 @@ static void each_world_removes_the_oldest_logs_of_its_job(_unused_ void **state)
     assert_string_equal(pruned, "a");
     run_world("ab", 1, 2, 0);
     assert_string_equal(pruned, "ab");
-    (void)decide("a", 2, 0, 1); /* nothing of it runs here */
+    (void)decide("a", 2, 0, 1); /* no rank of this world runs on n1 */
     settle();
     assert_string_equal(pruned, "ab");
 }

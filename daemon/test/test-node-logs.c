@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-logs.c - a node that is asked for what its ranks print, on the seams of testing-seams.h; its log files are
- * real ones. */
+/* test-node-logs.c - a node answers requests for what its ranks print, on the seams of testing-seams.h; its log
+ * files are real. */
 #include "daemon/test/testing-node.h"
 
 #include "base/file.h"
@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 
 enum {
-    READER_LEASE = 4711,    /* of whoever asks */
-    HUGE_BYTES = 512 << 20, /* as much as ops/mutants lets a test write; test-logs has 100 GiB */
+    READER_LEASE = 4711,    /* the lease of a reader's ask */
+    HUGE_BYTES = 512 << 20, /* the most that ops/mutants lets a test write; test-logs has 100 GiB */
 };
 
 static char logs[] = "/tmp/sdtrain-logs-XXXXXX";
-static LogLinesRecord lines; /* the last one that expect() has read */
+static LogLinesRecord lines; /* the last answer that expect() has read */
 
 /* ---- the node's files ---- */
 
@@ -47,7 +47,7 @@ static void turn_over(void)
 
 static LogPlace places[2];
 
-/* Without places: of whichever ranks there are. */
+/* Puts an ask for logs of job a. Without places: for all ranks of the node. */
 static void ask(const char *id, LogRequestRecord record, size_t n_places, int64_t lease)
 {
     char key[KEY_MAX];
@@ -91,7 +91,7 @@ static void expect_of(const char *id, int64_t seq, const char *text)
 
 static void expect(int64_t seq, const char *text) { expect_of("r1", seq, text); }
 
-/* Nothing is answered to that ask within a second. */
+/* Checks that the ask gets no answer within a second. */
 static void expect_silence(int64_t seq)
 {
     pass(USEC_PER_SEC);
@@ -129,7 +129,7 @@ static int teardown(_unused_ void **state)
     return 0;
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
 static void one_answer_lies_there_until_it_is_asked_on(_unused_ void **state)
 {
@@ -145,7 +145,7 @@ static void one_answer_lies_there_until_it_is_asked_on(_unused_ void **state)
     ask_on(3, true);
     expect_silence(3);
     append("rank0.log", "four");
-    expect_silence(3); /* its line has no end yet */
+    expect_silence(3); /* the line has no end yet */
     append("rank0.log", " and five\nsi");
     wait_for(3, "four and five\n");
     ask_on(4, false);
@@ -162,8 +162,8 @@ static void a_rank_that_has_not_begun_is_waited_for(_unused_ void **state)
     ask_on(2, true);
     append("rank0.log", "begun\n");
     wait_for(2, "begun\n");
-    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* of all there are */
-    expect_of("r2", 1, "");                                   /* without a tail */
+    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* for all ranks */
+    expect_of("r2", 1, "");                                   /* empty, since tail_bytes is 0 */
     assert_int_equal(lines.n_parts, 1);
     assert_true(lines.end && !lines.parts[0].missing);
     places[0] = (LogPlace){.rank = 7};
@@ -187,7 +187,7 @@ static void a_log_that_turns_over_loses_no_line(_unused_ void **state)
     ask_on(3, true);
     expect(3, " a line\nthree\n");
     assert_int_equal(lines.parts[0].skipped, 0);
-    for (int i = 0; i < 2; i++) { /* twice: what lay between is gone, and that is said */
+    for (int i = 0; i < 2; i++) { /* after two turns the lines between are lost, and reported so */
         append("rank0.log", "gone\n");
         turn_over();
     }
@@ -197,7 +197,7 @@ static void a_log_that_turns_over_loses_no_line(_unused_ void **state)
     assert_true(lines.parts[0].skipped > 0);
     ask_on(5, true);
     expect(5, "here\n");
-    assert_int_equal(truncate(path_of("rank0.log"), 0), 0); /* a job of that name begins again */
+    assert_int_equal(truncate(path_of("rank0.log"), 0), 0); /* as when the job starts again */
     append("rank0.log", "new\n");
     ask_on(6, true);
     wait_for(6, "new\n");
@@ -207,14 +207,14 @@ static void a_huge_log_is_read_at_its_end(_unused_ void **state)
 {
     join(&n1);
     append("rank0.log", "old\n");
-    assert_int_equal(truncate(path_of("rank0.log"), HUGE_BYTES), 0); /* sparse */
+    assert_int_equal(truncate(path_of("rank0.log"), HUGE_BYTES), 0); /* a sparse file */
     append("rank0.log", "\nend\n");
     ask("r1", (LogRequestRecord){.seq = 1, .tail_bytes = (int64_t)1 << 40}, 1, READER_LEASE);
     expect(1, NULL);
-    assert_int_equal(strlen(lines.text), LOG_TEXT_MAX); /* no line ends there */
+    assert_int_equal(strlen(lines.text), LOG_TEXT_MAX); /* the text has no line end */
     assert_int_equal(lines.parts[0].skipped, HUGE_BYTES + 5 - LOG_REQUESTS_TAIL_MAX);
     assert_true(lines.more);
-    ask_on(2, true); /* a reader that is so far behind is not led through all that */
+    ask_on(2, true); /* a reader that is so far behind skips to the tail */
     expect(2, "end\n");
     assert_true(lines.parts[0].skipped > LOG_TAIL_BEHIND_MAX);
     places[0].offset = 0;
@@ -255,7 +255,7 @@ static void ranks_that_are_followed_share_an_answer(_unused_ void **state)
     assert_true(lines.parts[0].bytes > 0 && lines.parts[1].bytes == 10);
     assert_non_null(strstr(lines.text, "of rank 1\n"));
     assert_true(lines.more);
-    /* without it, the first one is read to its end first, so that its lines stay together */
+    /* Without `follow` the first rank is read to its end first, so that its lines stay together. */
     ask("r2", (LogRequestRecord){.seq = 1, .tail_bytes = 1 << 20}, 2, READER_LEASE);
     expect_of("r2", 1, NULL);
     assert_int_equal(lines.parts[0].next.rank, 0);
@@ -288,7 +288,7 @@ static void one_reader_too_many_is_told_so(_unused_ void **state)
     assert_string_equal(lines.refused, "");
 }
 
-/* Asks for the same again as long as that is answered at once. Returns how often it was. */
+/* Repeats an ask as long as it is answered at once. Returns the number of answers. */
 static int drink(int64_t *seq)
 {
     for (int n = 0;; n++) {
@@ -317,12 +317,12 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
     assert_true(n > BURST * 3 / 4 && n <= BURST);
     pass(10 * USEC_PER_SEC);
     settle();
-    expect(seq, NULL); /* what waited */
+    expect(seq, NULL); /* the ask that waited */
     n = drink(&seq);
     assert_true(n > 5 * SECOND && n <= 10 * SECOND);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 /* Returns a record that asks for the log of rank 0, whose place is places[0]. */
 static LogRequestRecord ask_for_one(bool follow)
@@ -349,12 +349,12 @@ static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
     answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), LOST_BEFORE);
     settle();
     assert_null(lines_key("r1"));
-    pass(USEC_PER_SEC - 1); /* an etcd that fails is not asked again at once */
+    pass(USEC_PER_SEC - 1); /* after a failure the put is not repeated at once */
     assert_int_equal(n_under_way(&n1.etcd), 0);
     pass(USEC_PER_SEC);
     settle();
     expect(1, "one\n");
-    /* the node's lease ends, and its answer with it */
+    /* The node's lease ends, and its answer vanishes with the lease. */
     expire(&n1.etcd);
     assert_null(lines_key("r1"));
     notify_lost(&n1.etcd);
@@ -367,13 +367,13 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
 {
     char key[KEY_MAX];
     join(&n1);
-    pass(USEC_PER_SEC); /* the look that follows a new lease must not hide anything */
+    pass(USEC_PER_SEC); /* the check after a new lease is over */
     append("rank0.log", "one\n");
     LogRequestRecord record = ask_for_one(false);
     _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
-    (void)delete_key(key); /* and it goes while our answer is under way */
+    (void)delete_key(key); /* the reader deletes its ask before the answer is written */
     show(&n1.etcd);
     settle();
     assert_null(lines_key("r1"));
@@ -390,7 +390,7 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
     wait_for(2, "one\n");
 }
 
-/* Its reader has come back under the same id, and asks for another rank. */
+/* A reader comes back under the same id and asks for another rank: it gets an answer of its own. */
 static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -401,7 +401,7 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     _cleanup_free_ char *first = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
     show(&n1.etcd);
-    (void)delete_key(key); /* while our answer is under way */
+    (void)delete_key(key); /* deleted while our answer is under way */
     places[0].rank = 1;
     _cleanup_free_ char *second = log_request_record_encode(&record, NULL);
     (void)put(key, second, READER_LEASE);
@@ -412,7 +412,7 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     expect(1, "two\n");
 }
 
-/* The one before was to be answered once. */
+/* The earlier ask under this id was to be answered once; the new ask follows the log. */
 static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -437,7 +437,7 @@ static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void
     wait_for(3, "two\n");
 }
 
-/* One answer does not have room for all of many ranks. */
+/* With `follow` each answer begins with another rank, since one answer may lack room for all ranks. */
 static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **state)
 {
     join(&n1);
@@ -453,7 +453,7 @@ static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **s
     }
 }
 
-/* Each line is handed out whole, where it has room at all. */
+/* Each line that fits into an answer is handed out whole. */
 static void the_lines_of_a_long_log_are_not_cut(_unused_ void **state)
 {
     int64_t seq = 0;
@@ -475,7 +475,7 @@ static void the_lines_of_a_long_log_are_not_cut(_unused_ void **state)
     assert_non_null(strstr(lines.text, "\nwithout an end"));
 }
 
-/* Ranks are numbers, each of them is listed once, and nothing else is one. */
+/* Each rank with a log is listed once, and files with other names are not listed. */
 static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
 {
     static const char *const files[] = {"rank10.log",    "rank2.log",  "rank2.log.1", "rank0.log.1",
@@ -491,7 +491,7 @@ static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
         assert_int_equal(lines.parts[i].next.rank, ranks[i]);
 }
 
-/* The rest of the old file is the least of what the reader has not read. */
+/* A reader in the old file skips to the tail of a huge present file, though little of the old file is left to read. */
 static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ void **state)
 {
     join(&n1);
@@ -505,13 +505,13 @@ static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ vo
     append("rank0.log", "\nend\n");
     ask_on(2, true);
     wait_for(2, "end\n");
-    assert_int_equal(lines.parts[0].skipped, 4 + HUGE_BYTES + 1); /* all but that */
+    assert_int_equal(lines.parts[0].skipped, 4 + HUGE_BYTES + 1); /* all except the last line */
     ask_on(3, true);
     append("rank0.log", "more\n");
     wait_for(3, "more\n");
 }
 
-/* "r1" is not a part of "r10". */
+/* The ids "r1" and "r10" belong to different readers. */
 static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
 {
     join(&n1);
@@ -533,7 +533,7 @@ static void an_ask_that_cannot_be_read_ends_no_other(_unused_ void **state)
     expect(1, "one\n");
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), "{", READER_LEASE);
     settle();
-    expect(1, "one\n"); /* it lies there */
+    expect(1, "one\n"); /* the earlier answer stays */
 }
 
 static void strange_asks_are_passed_over(_unused_ void **state)
@@ -550,7 +550,7 @@ static void strange_asks_are_passed_over(_unused_ void **state)
         settle();
         assert_null(lines_key("r1"));
     }
-    ask("r1", (LogRequestRecord){.seq = 1}, 0, 0); /* without a lease */
+    ask("r1", (LogRequestRecord){.seq = 1}, 0, 0); /* an ask without a lease */
     assert_null(lines_key("r1"));
     (void)put(key_log("lab", KEY_ASKS, "n2", "r2", key), "{}", READER_LEASE);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r/2", key), "{}", READER_LEASE);
@@ -600,7 +600,7 @@ static void a_node_that_may_not_write_lines_gives_up_ask_by_ask(_unused_ void **
     expect(1, "one\n");
 }
 
-/* A reader says how often it wants to hear; what is there already comes at once. */
+/* A reader sets the minimum time between two answers; the first answer comes at once. */
 static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
 {
     LogRequestRecord record = {.seq = 1, .follow = true, .tail_bytes = 1000, .pause_usec = 5000000};
@@ -618,7 +618,7 @@ static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
     settle();
     expect(2, "two\n");
     record.seq = 3;
-    record.pause_usec = 0; /* no less than a node bears */
+    record.pause_usec = 0; /* the node's own minimum applies */
     append("rank0.log", "three\n");
     pass(5 * USEC_PER_SEC);
     ask("r1", record, 1, READER_LEASE);
@@ -630,7 +630,7 @@ static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
     wait_for(4, "four\n");
 }
 
-/* Another machine has the name, and its readers ask it. */
+/* Another machine has the name, so readers mean that machine: the waiting node answers no ask. */
 static void who_waits_for_its_name_answers_nobody(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();

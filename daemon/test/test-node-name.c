@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-name.c - who has a node's name: another writer beside a node whose lease lives, a node without one beside
- * somebody who has one, and a node's next life. */
+/* test-node-name.c - which writer has a node's name: a stranger beside a node whose lease lives, a node without a
+ * lease beside a machine that has one, and a node's next life. */
 #include "daemon/node/occupant.h"
 #include "daemon/test/testing-node.h"
 
@@ -14,7 +14,7 @@ static void assert_is_ours(const TestNode *n)
     assert_int_equal(node_key(n)->lease, lease_of(&n->etcd));
 }
 
-/* ---- the rule ---- */
+/* ---- the rule of occupant.h ---- */
 
 static void who_is_the_tenant(_unused_ void **state)
 {
@@ -29,7 +29,7 @@ static void who_is_the_tenant(_unused_ void **state)
         {{.lease = 2, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
         {{.lease = 2, .has_our_words = true, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
         {{.lease = 2, .own_lease = 1, .held_lease = 1, .last_lease = 2}, OCCUPANT_STRANGER},
-        /* it begins, and was not under its lease yet */
+        /* the node starts, and has not put its record under its lease yet */
         {{.lease = 1, .has_our_words = true, .own_lease = 1}, OCCUPANT_OURS},
         {{.lease = 1, .own_lease = 1}, OCCUPANT_NOBODY},
         {{.lease = 0, .own_lease = 1}, OCCUPANT_NOBODY},
@@ -37,7 +37,7 @@ static void who_is_the_tenant(_unused_ void **state)
         {{.lease = 2, .has_our_words = true, .own_lease = 1}, OCCUPANT_HOLDER},
         {{.lease = 2, .own_lease = 1, .last_lease = 2}, OCCUPANT_LAST_LIFE},
         {{.lease = 2, .own_lease = 1, .last_lease = 3}, OCCUPANT_HOLDER},
-        /* its lease has gone */
+        /* the node has lost its lease */
         {{.lease = 2, .own_lease = 0, .held_lease = 1}, OCCUPANT_HOLDER},
         {{.lease = 1, .own_lease = 0, .held_lease = 1}, OCCUPANT_NOBODY},
         {{.lease = 0, .own_lease = 0, .held_lease = 1}, OCCUPANT_NOBODY},
@@ -49,7 +49,7 @@ static void who_is_the_tenant(_unused_ void **state)
             fail_msg("row %zu is %d", i, (int)occupant_judge(&rows[i].facts));
 }
 
-/* ---- beside a node whose lease lives ---- */
+/* ---- a stranger beside a node whose lease lives ---- */
 
 static void a_strangers_record_is_written_over_and_told(_unused_ void **state)
 {
@@ -83,7 +83,7 @@ static void whatever_a_stranger_writes_is_written_over(_unused_ void **state)
         assert_int_equal(node_record(&n1).stranger_revision, revision);
         pass(2 * USEC_PER_SEC);
     }
-    /* words of another machine, and ours; on our own lease, and with what was once true */
+    /* Records with another machine's id, with our own content, under our own lease, and with an earlier incarnation. */
     (void)put_node(&n1, "another", 1, foreign_lease());
     settle();
     assert_is_ours(&n1);
@@ -102,7 +102,7 @@ static void whatever_a_stranger_writes_is_written_over(_unused_ void **state)
     assert_int_equal(n1.n_failed, 0);
 }
 
-/* However fast the stranger is. */
+/* Our record is put back at most once a second, however fast the stranger writes. */
 static void a_record_is_put_back_at_most_once_a_second(_unused_ void **state)
 {
     join(&n1);
@@ -123,7 +123,8 @@ static void a_record_is_put_back_at_most_once_a_second(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* The guard of the put fails: the next try does not wait for a second, in which a leader might believe the other. */
+/* When the guard of the put fails, the next try does not wait for a second, in which a leader might accept the
+ * stranger's record. */
 static void a_race_with_the_stranger_is_run_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -132,13 +133,13 @@ static void a_race_with_the_stranger_is_run_again(_unused_ void **state)
     const int64_t lease = foreign_lease();
     (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
     show(&n1.etcd);
-    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN); /* it has looked */
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN); /* the key is read */
     for (int i = 0; i < 5; i++) {
         (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
-        answer(under_way(&n1.etcd, key), GIVEN); /* refused by its guard */
+        answer(under_way(&n1.etcd, key), GIVEN); /* refused by the put's guard */
         assert_int_equal(node_key(&n1)->lease, lease);
         pass(20 * USEC_PER_MSEC);
-        answer(under_way(&n1.etcd, key), GIVEN); /* it has looked again */
+        answer(under_way(&n1.etcd, key), GIVEN); /* the key is read again */
     }
     settle();
     assert_is_ours(&n1);
@@ -151,13 +152,13 @@ static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
     const int64_t lease = foreign_lease();
     (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
     settle();
-    for (int i = 0; i < 28; i++) { /* three times lease_sec, which is 10 */
+    for (int i = 0; i < 28; i++) { /* nearly three times lease_sec, which is 10 */
         pass(USEC_PER_SEC);
         renew(&n1.etcd);
         settle();
     }
     assert_int_equal(node_record(&n1).stranger_lease, lease);
-    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease); /* it was not gone */
+    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease); /* one more write */
     settle();
     for (int i = 0; i < 28; i++) {
         pass(USEC_PER_SEC);
@@ -171,7 +172,7 @@ static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 }
 
-/* Our record is not a stranger's, though its answer was lost. */
+/* Our own record is not a stranger's, even if the answer to its put was lost. */
 static void a_record_of_our_own_is_no_strangers(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -185,14 +186,14 @@ static void a_record_of_our_own_is_no_strangers(_unused_ void **state)
     assert_is_ours(&n1);
     assert_int_equal(node_record(&n1).verdict, NODE_DRAIN);
     assert_int_equal(node_record(&n1).stranger_revision, 0);
-    /* one that was removed is put back, and nobody was here */
+    /* A record that was removed is put back, and no stranger is reported. */
     (void)delete_key(key);
     settle();
     assert_is_ours(&n1);
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 }
 
-/* ---- a node without a lease, beside somebody who has one ---- */
+/* ---- a node without a lease, beside a machine that has one ---- */
 
 static void one_that_begins_waits_for_another_ones_lease(_unused_ void **state)
 {
@@ -215,13 +216,13 @@ static void one_that_begins_waits_for_another_ones_lease(_unused_ void **state)
 
     expire(&n1.etcd);
     n1.etcd.is_cut = true;
-    settle(); /* the watch shows it: nobody waits for a timer */
+    settle(); /* the watch shows the end: no timer is needed */
     assert_int_equal(n2.n_registered, 1);
     assert_false(n2.manager->node.yields);
     assert_is_ours(&n2);
 }
 
-/* The watch stands still: the key is looked at each second. */
+/* If the watch shows nothing, the waiting node reads the key each second. */
 static void one_that_waits_looks_again(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();
@@ -240,7 +241,7 @@ static void one_that_waits_looks_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* The record's words count for nothing: neither the machine nor the time is a proof. */
+/* The content of a record counts for nothing: neither its machine id nor its time proves that it is ours. */
 static void one_that_begins_believes_no_words(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();
@@ -252,7 +253,7 @@ static void one_that_begins_believes_no_words(_unused_ void **state)
     settle();
     assert_int_equal(node_key(&n1)->modified, revision);
     assert_int_equal(n1.n_registered, 0);
-    (void)put_node(&n1, n1.config.machine_id, n1.incarnation, 0); /* it hangs on no lease */
+    (void)put_node(&n1, n1.config.machine_id, n1.incarnation, 0); /* a record without a lease */
     settle();
     pass(USEC_PER_SEC);
     settle();
@@ -260,7 +261,7 @@ static void one_that_begins_believes_no_words(_unused_ void **state)
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 }
 
-/* Its lease ended, and the other one came while it was away. */
+/* The node's lease ended while it was cut off from etcd, and another machine has got the name. */
 static void a_name_that_is_lost_ends_the_ranks_until_it_is_free(_unused_ void **state)
 {
     (void)snprintf(n2.config.node, sizeof(n2.config.node), "n1");
@@ -292,7 +293,7 @@ static void a_name_that_is_lost_ends_the_ranks_until_it_is_free(_unused_ void **
     assert_int_equal(n1.n_failed + n1.n_ended, 0);
 }
 
-/* A node that waits is told to stop: it has no record that could say so. */
+/* A node that waits for its name ends at once after a signal: it has no record to change. */
 static void one_that_waits_leaves_at_once(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();
@@ -308,7 +309,7 @@ static void one_that_waits_leaves_at_once(_unused_ void **state)
 
 /* ---- the next life ---- */
 
-/* Its clock may say anything. */
+/* The next life knows the last one by its lease: the clock may be wrong. */
 static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
 {
     join(&n1);
@@ -320,7 +321,7 @@ static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
     settle();
     assert_int_equal(n1.n_registered, 1);
     assert_is_ours(&n1);
-    assert_false(end_lease(lease)); /* the node ended it, and with it what ranks had reported */
+    assert_false(end_lease(lease)); /* the node has revoked it, and the ranks' reports vanished */
     assert_null(report_key(&n1, "a", 1));
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 
@@ -333,7 +334,7 @@ static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
     assert_false(end_lease(second));
 }
 
-/* A lease that cannot be ended is written over. */
+/* If the lease of the last life cannot be revoked, the record is overwritten. */
 static void the_next_life_goes_on_if_a_lease_cannot_be_ended(_unused_ void **state)
 {
     static const AnswerKind kinds[] = {DENIED, LOST_BEFORE, LOST_AFTER};
@@ -355,7 +356,8 @@ static void the_next_life_goes_on_if_a_lease_cannot_be_ended(_unused_ void **sta
     }
 }
 
-/* Nothing tells the daemon that it was the one before: it waits, and then begins. */
+/* Without its file the daemon does not know that the record is from its last life: it waits until the lease has
+ * ended. */
 static void a_life_without_a_memory_waits(_unused_ void **state)
 {
     join(&n1);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-over.c - what a node says of worlds that are over: when their ranks are dead, beside those of the next
- * world, and when the job is gone. */
+/* test-node-over.c - what a node reports of worlds that are over: when their ranks are dead, beside the reports of
+ * the next world, and when the job is deleted. */
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
 
 #include <signal.h>
 #include <string.h>
 
-/* Nobody has seen yet that the world moved a second time. */
+/* The world has moved a second time, unseen by the node: the report of the dead ranks is refused, and then written
+ * again. */
 static void the_dead_are_told_again_under_the_next_world(_unused_ void **state)
 {
     join(&n1);
@@ -20,17 +21,17 @@ static void the_dead_are_told_again_under_the_next_world(_unused_ void **state)
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     settle();
-    assert_int_equal(killed_of(&n1, "a", 1), 0); /* refused */
+    assert_int_equal(killed_of(&n1, "a", 1), 0); /* the report was refused */
     n1.etcd.is_blind = false;
     settle();
     RanksRecord record = report_of(&n1, "a", 1);
     assert_true(record.killed_usec != 0);
-    assert_int_equal(record.world_revision, first); /* its own */
+    assert_int_equal(record.world_revision, first); /* the revision of its own world */
     assert_int_equal(record.generation, 1);
     ranks_record_clear(&record);
 }
 
-/* Its world ends, and its ranks die, while its last word is under way. */
+/* A world ends, and its ranks die, while its last report is under way. */
 static void
 a_report_that_is_refused_at_its_end_is_written_under_the_new_guard(_unused_ void **state)
 {
@@ -64,7 +65,7 @@ static void one_that_finishes_and_one_that_dies_have_not_finished(_unused_ void 
     ranks_record_clear(&record);
 }
 
-/* The slots of its ranks never became free. */
+/* Ranks whose slots never became free are reported as exited when their world is over. */
 static void ranks_that_never_started_have_ended_with_their_world(_unused_ void **state)
 {
     join(&n1);
@@ -81,10 +82,11 @@ static void ranks_that_never_started_have_ended_with_their_world(_unused_ void *
         assert_int_equal(state_of(&n1, "a", 2, i), RANK_EXITED);
     assert_true(killed_of(&n1, "a", 2) != 0);
     LocalJob *job = job_find(&n1.manager->workload, "a");
-    assert_true(!job || !job->over); /* both are told of */
+    assert_true(!job || !job->over); /* both worlds are reported */
 }
 
-/* Somebody put the record of the world once more, as it was: both reports have one key. */
+/* The world's record is put once more, unchanged. The reports of both worlds have the same key, and only the new
+ * world is reported there. */
 static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -104,7 +106,7 @@ static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **sta
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(state_of(&n1, "a", 1, i), RANK_STARTING);
     assert_null(job_find(&n1.manager->workload, "a")->over);
-    (void)put(key, same, 0); /* this one ends, too, before any has reported */
+    (void)put(key, same, 0); /* this world ends, too, before it was reported */
     const int64_t last = put(key, same, 0);
     settle();
     dies(&n1.machine, 0);
@@ -117,7 +119,7 @@ static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **sta
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
-/* The job of that name is another one now, and its first world has the key of reports of the one before. */
+/* A job is submitted again under its name: its first world's reports have the same key as those of the earlier job. */
 static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ void **state)
 {
     char key[KEY_MAX], report[KEY_MAX];
@@ -129,12 +131,12 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     run_world("a", 1, 3, 0);
     n1.machine.trainers[0].status = n1.machine.trainers[1].status = 1;
     dies(&n1.machine, 0);
-    dies(&n1.machine, 1); /* what is said of them has not reached etcd yet */
+    dies(&n1.machine, 1); /* their reports have not reached etcd yet */
     (void)delete_key(report_key(&n1, "a", 1)->key);
     (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
     _cleanup_free_ char *text = world_record_encode(&world, NULL);
     const int64_t revision = put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
-    show(&n1.etcd); /* both at once */
+    show(&n1.etcd); /* shows both changes at once */
     (void)key_ranks("lab", "a", 1, "n1", report);
     while (is_under_way(&n1.etcd, report)) {
         answer(under_way(&n1.etcd, report), GIVEN);
@@ -155,8 +157,8 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
-/* The report on its way says that a rank lives. If it came after the word that the older ranks are dead, it would bring
- * one of them back. */
+/* A report under way says that a rank lives. If it reached etcd after the report that the older ranks are dead, it
+ * would show one of them as living again. So the dead are reported after its answer. */
 static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **state)
 {
     join(&n1);
@@ -177,7 +179,7 @@ static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **
     assert_true(killed_of(&n1, "a", 2) != 0);
 }
 
-/* Nobody heard what became of it: it may still come. */
+/* The answer to an earlier report is lost, and that report may still reach etcd: the dead are reported after that. */
 static void older_ranks_are_told_dead_after_what_may_still_come(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -200,7 +202,7 @@ static void older_ranks_are_told_dead_after_what_may_still_come(_unused_ void **
     assert_true(killed_of(&n1, "a", 2) != 0);
 }
 
-/* Etcd has all that was to be said of its ranks: nothing comes back of a job that is removed. */
+/* Etcd has the last report of the world's ranks: nothing is written again for a job that is deleted. */
 static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
 {
     char key[KEY_MAX], report[KEY_MAX];
@@ -221,8 +223,8 @@ static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
                 !job_find(&n1.manager->workload, "a")->over);
 }
 
-/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for
- * that. */
+/* The world's record is removed before the end of the last rank is reported. The end is reported all the same, since
+ * the client that deletes the job waits for it. */
 static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -235,7 +237,7 @@ static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **sta
     assert_int_equal(state_of(&n1, "a", 1, 1), RANK_READY);
     (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
     answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key),
-           GIVEN); /* refused, for there is no world */
+           GIVEN); /* refused: there is no world */
     show(&n1.etcd);
     settle();
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);

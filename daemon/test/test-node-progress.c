@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-progress.c - the record of progress, which rank 0's steps, its waits and its commits write in turn. */
+/* test-node-progress.c - the record of a job's progress, which is written for rank 0's steps, waits and commits. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "daemon/world/progress.h"
@@ -57,7 +57,7 @@ static void say_saved(int64_t step)
     settle();
 }
 
-/* A world of one rank of n1 goes on at step 40, which was committed. */
+/* Runs a world of one rank on n1 that resumes at step 40, the last committed step. */
 static void resume(void)
 {
     char key[KEY_MAX];
@@ -99,7 +99,8 @@ static void a_commit_before_the_first_step_is_at_the_step_of_its_world(_unused_ 
     expect_mark(2, 40);
 }
 
-/* Otherwise a leader that looks only at progress goes back behind the commit. */
+/* A wait before the first step keeps the mark of the last commit: a leader that reads only the progress would
+ * otherwise resume from before that commit. */
 static void a_wait_before_the_first_step_keeps_what_is_committed(_unused_ void **state)
 {
     resume();
@@ -124,14 +125,14 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
     say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC);
     const uint64_t since_usec = clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC;
     assert_int_equal(progress().waits_since_usec, since_usec);
-    assert_int_equal(progress().step, 41); /* as it was */
+    assert_int_equal(progress().step, 41); /* unchanged */
     assert_int_equal(progress().at_usec, clock_realtime_usec());
     assert_true(progress().loss == 0.5);
     const int64_t version = progress_key()->version;
     pass(2 * USEC_PER_SEC);
-    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* told */
+    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* already reported */
     assert_int_equal(progress_key()->version, version);
-    say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* another one */
+    say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* waits for another rank */
     assert_int_equal(progress().waits_rank, 5);
     assert_int_equal(progress().waits_since_usec, since_usec);
     pass(2 * USEC_PER_SEC);
@@ -139,13 +140,13 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
     assert_int_equal(progress().waits_since_usec, 0);
     assert_int_equal(progress().step, 42);
     pass(2 * USEC_PER_SEC);
-    say_wait(STAGE_LOADING, 43, 5, PROGRESS_WAIT_SEC); /* it may come again */
+    say_wait(STAGE_LOADING, 43, 5, PROGRESS_WAIT_SEC); /* a new wait is reported again */
     assert_int_equal(progress().waits_rank, 5);
     assert_int_equal(progress().waits_since_usec,
                      clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC);
 }
 
-/* All wait for the same rank: only rank 0 reports it. */
+/* All ranks wait for the same rank, so only the wait of rank 0 is written. */
 static void waits_of_other_ranks_are_no_progress(_unused_ void **state)
 {
     const ChannelMessage wait = {.type = CHANNEL_STAGE,
@@ -184,7 +185,7 @@ static void a_save_that_all_wait_for_is_told_until_a_step_is_done(_unused_ void 
 
 /* ---- steps ---- */
 
-/* Nothing of an earlier step stays in a later one's record, and nothing is left out. */
+/* A step's record has all fields of that step, and none of an earlier step. */
 static void a_step_is_told_whole(_unused_ void **state)
 {
     ChannelMessage step = {.type = CHANNEL_STEP,
@@ -233,7 +234,7 @@ static void a_step_is_told_whole(_unused_ void **state)
     assert_int_equal(record.metrics_lost, 0);
 }
 
-/* There is at most one write a second, and it has the newest step. */
+/* Progress is written at most once a second, with the newest step. */
 static void steps_are_told_once_a_second(_unused_ void **state)
 {
     resume();
@@ -249,7 +250,7 @@ static void steps_are_told_once_a_second(_unused_ void **state)
     settle();
     assert_int_equal(progress_key()->version, version + 1);
     assert_int_equal(progress().step, 50);
-    pass(5 * USEC_PER_SEC); /* nothing new: nothing is written */
+    pass(5 * USEC_PER_SEC); /* no new step: no write */
     settle();
     assert_int_equal(progress_key()->version, version + 1);
     say_step(51);
@@ -258,7 +259,7 @@ static void steps_are_told_once_a_second(_unused_ void **state)
 
 /* ---- commits ---- */
 
-/* A commit that waits for a person must not hide that the job trains. */
+/* A commit that waits for an operator must not stop the reports of steps. */
 static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **state)
 {
     char world[KEY_MAX], commits[KEY_MAX];
@@ -282,7 +283,8 @@ static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **stat
     assert_int_equal(progress().step, 42);
 }
 
-/* The step's record would count after the commit, with the mark from before it. */
+/* A step is not written while a commit is under way: the step's record would be written after the commit, with the
+ * mark from before the commit. */
 static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
 {
     char world[KEY_MAX], commits[KEY_MAX];
@@ -303,7 +305,7 @@ static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
     assert_int_equal(progress().step, 42);
 }
 
-/* The steps that follow are reported after the commit, whatever came of it. */
+/* The steps that follow a commit are reported after the commit. */
 static void steps_are_told_after_a_commit(_unused_ void **state)
 {
     resume();
@@ -319,7 +321,7 @@ static void steps_are_told_after_a_commit(_unused_ void **state)
     assert_int_equal(n1.n_committed, 5);
 }
 
-/* Nothing can be lost by writing over them: what cannot be read is not a history. */
+/* A damaged record of commits is overwritten: no history can be read from it, so none is lost. */
 static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -339,7 +341,8 @@ static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
     checkpoints_record_clear(&record);
 }
 
-/* A field that a later version has put there stays in our history, and goes from another job's. */
+/* A field of a later version stays in the commits of the same submission, and is dropped from those of another
+ * submission. */
 static void unknown_fields_stay_with_their_job(_unused_ void **state)
 {
     char key[KEY_MAX], text[400];
@@ -371,7 +374,7 @@ static void a_commit_of_a_job_that_was_removed_is_refused(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* The checkpoints that were found and those that are saved later are separate commits. */
+/* The checkpoints that were found make one commit, and each later save makes another. */
 static void a_save_after_what_was_found_is_one_commit(_unused_ void **state)
 {
     char key[KEY_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-records.c - whole nodes in one process, where nothing is real: the records that a node shares with other
- * writers, and those of worlds that move while something is written. */
+/* test-node-records.c - whole nodes in one process, on fakes: records that a node shares with other writers, and
+ * records of worlds that move while a write is under way. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* ---- what lies in etcd ---- */
+/* ---- records in etcd ---- */
 
 static CheckpointsRecord checkpoints(void)
 {
@@ -56,7 +56,7 @@ static void expect_mark(int64_t generation, int64_t step)
     assert_int_equal(record.committed.step, step);
 }
 
-/* Somebody else commits: what the nodes know of the record is old. */
+/* Writes a commit of another writer, so that the nodes' knowledge of the record is outdated. */
 static void another_commits(int64_t generation, int64_t step)
 {
     char key[KEY_MAX];
@@ -68,7 +68,7 @@ static void another_commits(int64_t generation, int64_t step)
     (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), text, 0);
 }
 
-/* The leader decides a world of the slots 0 and 1 of n1 that knows a commit. */
+/* Decides, as the leader, a world on slots 0 and 1 of n1 that names a commit. */
 static void decide_after(int64_t generation, CommitMark committed)
 {
     char key[KEY_MAX];
@@ -112,7 +112,7 @@ static void the_first_of_two_saves_is_the_one_that_counts(_unused_ void **state)
     expect_mark(1, 10);
 }
 
-/* The other commit comes between the read and the write: both stay, and nobody is refused. */
+/* Another writer commits between the node's read and its write: both commits stay, and none is refused. */
 static void a_commit_of_another_writer_is_kept(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -132,7 +132,8 @@ static void a_commit_of_another_writer_is_kept(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* Otherwise a leader that looks only at progress goes back behind the commit. */
+/* The progress of a new world has the mark of the last commit: a leader that reads only the progress would otherwise
+ * resume from before that commit. */
 static void progress_of_a_new_world_knows_what_was_committed(_unused_ void **state)
 {
     join(&n1);
@@ -158,7 +159,8 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
 }
 
-/* The checkpoint that the mark names is not there any more: it must not be requested again. */
+/* The checkpoint that the world's mark names does not exist any more. A found checkpoint counts as newer, so that
+ * the missing one is not requested again. */
 static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void **state)
 {
     join(&n1);
@@ -172,7 +174,7 @@ static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void *
 
 /* ---- progress ---- */
 
-/* Nothing would bring the last step later: its world may be over within the second. */
+/* The last step is written at once: no later step follows, and the world may be over within the second. */
 static void the_last_step_is_told_at_once(_unused_ void **state)
 {
     join(&n1);
@@ -187,7 +189,8 @@ static void the_last_step_is_told_at_once(_unused_ void **state)
     assert_int_equal(progress().step, 100);
 }
 
-/* The leader counts the waits into the job's phase when the world is over. */
+/* The time of waits for saves is written with the steps. The leader adds it to the job's phase when the world is
+ * over. */
 static void waits_for_saves_are_told_with_steps(_unused_ void **state)
 {
     join(&n1);
@@ -197,7 +200,7 @@ static void waits_for_saves_are_told_with_steps(_unused_ void **state)
     assert_true(progress().saving_sec == 2.5);
 }
 
-/* That time is turned into realtime once, since clocks are set. */
+/* The time since which nothing was saved is converted to realtime only once, since clocks may be set. */
 static void since_when_nothing_is_saved_does_not_move(_unused_ void **state)
 {
     ChannelMessage step = {.type = CHANNEL_STEP, .step = 5, .steps = 100};
@@ -217,7 +220,7 @@ static void since_when_nothing_is_saved_does_not_move(_unused_ void **state)
     assert_int_equal(progress().unsaved_since_usec, since_usec);
 }
 
-/* ---- who hangs ---- */
+/* ---- hangs ---- */
 
 static void say_computing(int slot, int64_t step)
 {
@@ -268,7 +271,7 @@ static void a_rank_of_another_job_keeps_nobody_waiting(_unused_ void **state)
     assert_killed(&n1, 1, false);
 }
 
-/* The rank's step was long, but the rank did not end by itself. */
+/* A rank that is killed in a long step has not hung, since it did not end by itself. */
 static void who_is_killed_in_a_long_step_has_not_hung(_unused_ void **state)
 {
     join(&n1);
@@ -284,9 +287,9 @@ static void who_is_killed_in_a_long_step_has_not_hung(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
-/* ---- reports that come back with the node ---- */
+/* ---- reports that are put with the node's record ---- */
 
-/* Meanwhile a rank ended, and its writer has said so. */
+/* The put of the node with its reports arrives late, after a rank has ended and was reported: the rank stays ended. */
 static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -309,7 +312,8 @@ static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unuse
     assert_killed(&n1, 1, false);
 }
 
-/* The node reads what has become of the report of each of its worlds; then its record and the reports come together. */
+/* The answer to the node's put is lost: the node reads the reports of all its worlds, then puts its record and the
+ * reports together. */
 static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -329,14 +333,15 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(report_key(&n1, "b", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
-    says(&n1.machine, 1, CHANNEL_STEP, 1); /* the report's writer knows what the node has put */
+    says(&n1.machine, 1, CHANNEL_STEP, 1); /* the report's writer knows the node's put */
     answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), GIVEN);
     assert_int_not_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     settle();
     assert_killed(&n1, 0, false);
 }
 
-/* More worlds than one transaction takes: the other reports stay as they are, and all are written again. */
+/* With more worlds than fit into one transaction, the other reports stay as they are at first, and all reports are
+ * written again. */
 static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void **state)
 {
     enum { JOBS = RECORD_SLOTS_MAX };
@@ -351,7 +356,7 @@ static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void
     }
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
     show(&n1.etcd);
-    answer(under_way(&n1.etcd, key), GIVEN); /* the node has looked */
+    answer(under_way(&n1.etcd, key), GIVEN); /* the node has read the key */
     answer(under_way(&n1.etcd, key), GIVEN);
     for (int i = 0; i < JOBS; i++)
         n_with += report_key(&n1, name[i], 1)->modified == node_key(&n1)->modified;
@@ -367,7 +372,7 @@ static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void
     }
 }
 
-/* The put is done: the guards of all that came with it are others now. */
+/* The put succeeds, but its answer is lost: all reports that were put with it have new revisions. */
 static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -398,7 +403,7 @@ static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **st
     assert_killed(&n1, 3, false);
 }
 
-/* The report's own write had failed, and was to be tried again. */
+/* The report's own write has failed, and its retry still waits when the node reads the report. */
 static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -410,7 +415,7 @@ static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **
     show(&n1.etcd);
     answer(under_way(&n1.etcd, key), GIVEN);
     const EtcdCall *read = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
-    pass(USEC_PER_SEC / 2); /* longer than the pause */
+    pass(USEC_PER_SEC / 2); /* longer than the pause before the retry */
     assert_ptr_equal(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), read);
     settle();
     pass(USEC_PER_SEC);
@@ -434,7 +439,7 @@ static void a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead(_unu
     show(&n1.etcd);
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
-    answer(with_ranks, GIVEN); /* the guard of its world does not hold */
+    answer(with_ranks, GIVEN); /* the guard of the world fails */
     settle();
     pass(USEC_PER_SEC);
     settle();
@@ -443,7 +448,7 @@ static void a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead(_unu
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
 }
 
-/* A world that is over drops the records that it was to read again, and the progress that waits for its second. */
+/* A world that is over does not repeat its reads, and drops the progress that waits for the next second. */
 static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
 {
     char spec[KEY_MAX], secret[KEY_MAX];
@@ -455,7 +460,7 @@ static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
     answer(under_way(&n1.etcd, spec), GIVEN);
     (void)decide("a", 2, 0, 1);
     settle();
-    for (int i = 0; i < 9; i++) { /* for less time than a slot is lost in */
+    for (int i = 0; i < 9; i++) { /* shorter than the time that loses a slot */
         pass(USEC_PER_SEC / 5);
         assert_int_equal(n_under_way(&n1.etcd), 0);
     }
@@ -469,7 +474,7 @@ static void a_world_that_is_over_writes_nothing_but_its_end(_unused_ void **stat
     run_world("a", 1, 3, 0);
     says(&n1.machine, 0, CHANNEL_STEP, 1);
     settle();
-    says(&n1.machine, 0, CHANNEL_STEP, 2); /* the record waits for its second */
+    says(&n1.machine, 0, CHANNEL_STEP, 2); /* the progress waits for the next second */
     says(&n1.machine, 0, CHANNEL_SAVED, 2);
     answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", worlds)), LOST_BEFORE);
     says(&n1.machine, 0, CHANNEL_RENDEZVOUS, 0);
@@ -487,7 +492,8 @@ static void a_world_that_is_over_writes_nothing_but_its_end(_unused_ void **stat
     assert_true(killed_of(&n1, "a", 1) != 0);
 }
 
-/* A stranger wrote the report once: a refusal that was made good says nothing about the next doubt. */
+/* A stranger wrote the report once, so a write was refused. After the refusal is resolved, a later lost answer does
+ * not count as a refusal. */
 static void a_refusal_is_forgotten_when_it_was_made_good(_unused_ void **state)
 {
     join(&n1);
@@ -530,7 +536,8 @@ static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ vo
     assert_true(workload_is_reported(&n1.manager->workload));
 }
 
-/* The report's key went with the lease, and its world did not: the refusal counts no more once the loss is known. */
+/* A report is refused because its key expired with the lease, not because its world moved. Once the loss of the
+ * lease is known, the refusal kills no rank. */
 static void a_report_that_is_refused_because_the_lease_ended_kills_nobody(_unused_ void **state)
 {
     join(&n1);

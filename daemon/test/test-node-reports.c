@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-reports.c - what a node reports of its ranks: each field at each stage of their lives, and of all kinds of
- * ends. The leader judges failures by nothing else. */
+/* test-node-reports.c - what a node reports about its ranks: each field at each stage of a rank, and all kinds of
+ * ends. The leader judges failures only by these reports. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
@@ -36,7 +36,7 @@ static void ends(int slot, int status)
     settle();
 }
 
-/* The leader decides a world of n1's slots that goes on at that step. */
+/* Decides, as the leader, a world on these slots of n1 that resumes at that step. */
 static void decide_at(int64_t generation, uint64_t slots, int64_t step)
 {
     char key[KEY_MAX];
@@ -52,7 +52,7 @@ static void decide_at(int64_t generation, uint64_t slots, int64_t step)
     settle();
 }
 
-/* All the time etcd is heard of. */
+/* Lets time pass while etcd answers. */
 static void pass_in_contact(uint64_t sec)
 {
     for (uint64_t i = 0; i < sec; i++) {
@@ -62,9 +62,9 @@ static void pass_in_contact(uint64_t sec)
     }
 }
 
-/* ---- lives ---- */
+/* ---- stages of a rank ---- */
 
-/* Recovery's parts, and who was slow, are told by these times; hangs are judged by step and stage. */
+/* The leader finds the parts of a recovery, and slow ranks, by these times; it judges hangs by step and stage. */
 static void each_stage_of_a_life_is_reported_with_its_time(_unused_ void **state)
 {
     join(&n1);
@@ -113,11 +113,11 @@ static void each_stage_of_a_life_is_reported_with_its_time(_unused_ void **state
     assert_int_equal(report.joined_usec, started_usec + 3 * USEC_PER_SEC);
     assert_int_equal(report.at_usec, started_usec + 5 * USEC_PER_SEC);
     assert_int_equal(report.ready_usec, started_usec + 2 * USEC_PER_SEC);
-    assert_int_equal(rank_report(3, 0).state, RANK_STARTING); /* of another rank nothing is said */
+    assert_int_equal(rank_report(3, 0).state, RANK_STARTING); /* the other rank is unchanged */
     assert_int_equal(rank_report(3, 0).step, 40);
 }
 
-/* A job of one rank may be faster than its word about a stage. */
+/* A rank may finish its first step before it has sent any stage. */
 static void a_first_step_without_a_word_before_is_a_life_too(_unused_ void **state)
 {
     join(&n1);
@@ -148,7 +148,7 @@ static void words_that_are_none_change_nothing(_unused_ void **state)
     join(&n1);
     run_world("a", 1, 1, 0);
     writes(&n1.machine, 0, CHANNEL_TYPES, 5);
-    writes(&n1.machine, 0, CHANNEL_GO, 5); /* the daemon's own */
+    writes(&n1.machine, 0, CHANNEL_GO, 5); /* only the daemon sends this type */
     writes(&n1.machine, 0, CHANNEL_TYPES, 5);
     says(&n1.machine, 0, CHANNEL_STEP, 6);
     settle();
@@ -157,7 +157,7 @@ static void words_that_are_none_change_nothing(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* Until a lease has passed it would run without a bound. */
+/* A rank is told at its start how long it may run: until the next such message it would run without a bound. */
 static void a_rank_is_told_at_its_start_how_long_it_may_run(_unused_ void **state)
 {
     join(&n1);
@@ -167,7 +167,7 @@ static void a_rank_is_told_at_its_start_how_long_it_may_run(_unused_ void **stat
     assert_int_equal(n1.machine.trainers[0].alive_usec, 10 * USEC_PER_SEC);
 }
 
-/* etcd has a least TTL; a rank must not end before its node's lease does. */
+/* etcd may grant a longer lease than was requested; a rank must not end before its node's lease. */
 static void ranks_may_run_as_long_as_the_lease_that_was_granted(_unused_ void **state)
 {
     join(&n1);
@@ -175,7 +175,7 @@ static void ranks_may_run_as_long_as_the_lease_that_was_granted(_unused_ void **
     (void)decide("a", 1, 1, 0);
     settle();
     assert_int_equal(n1.machine.trainers[0].alive_usec, 40 * USEC_PER_SEC);
-    pass(3 * USEC_PER_SEC); /* the timer of before */
+    pass(3 * USEC_PER_SEC); /* the timer of the shorter lease ends */
     renew(&n1.etcd);
     const int before = told(&n1, 0, CHANNEL_ALIVE);
     pass(20 * USEC_PER_SEC);
@@ -183,7 +183,7 @@ static void ranks_may_run_as_long_as_the_lease_that_was_granted(_unused_ void **
     assert_int_equal(n1.machine.trainers[0].alive_usec, 40 * USEC_PER_SEC);
 }
 
-/* A report is of one life of one node, and of one world. */
+/* A report names the incarnation of its node, and its world. */
 static void a_report_says_whose_it_is(_unused_ void **state)
 {
     join(&n1);
@@ -219,11 +219,11 @@ static void a_rank_that_never_started_says_so(_unused_ void **state)
     assert_int_equal(report.pid, 0);
     assert_int_equal(report.at_usec, clock_realtime_usec());
     assert_string_equal(report.text, "never started: the job is stopped");
-    assert_int_equal(rank_report(2, 1).state, RANK_STARTING); /* it is killed, and lives yet */
+    assert_int_equal(rank_report(2, 1).state, RANK_STARTING); /* killed, but still alive */
     assert_killed(&n1, 1, true);
 }
 
-/* Its metrics count them. */
+/* The program is notified of each start, step, save and end of a rank, and counts them in its metrics. */
 static void the_program_hears_of_starts_steps_saves_and_ends(_unused_ void **state)
 {
     join(&n1);
@@ -267,13 +267,13 @@ static void a_rank_that_cannot_be_started_is_reported(_unused_ void **state)
         assert_string_equal(rank_report(1, i).text, "cannot start the trainer");
         assert_int_equal(rank_report(1, i).pid, 0);
     }
-    assert_int_equal(node_record(&n1).generation, 0); /* nothing runs */
+    assert_int_equal(node_record(&n1).generation, 0); /* no world runs */
     n1.machine.cannot_start = false;
     run_world("a", 2, 3, 0);
     assert_int_equal(n1.machine.n_started, 2);
 }
 
-/* Its slot is free when it is dead, and it is reported once. */
+/* A rank that cannot be watched is killed, and reported once. Its slot is free when the rank is dead. */
 static void a_rank_whose_end_could_not_be_seen_is_killed(_unused_ void **state)
 {
     join(&n1);
@@ -297,7 +297,7 @@ static void a_rank_whose_end_could_not_be_seen_is_killed(_unused_ void **state)
 
 /* ---- hangs ---- */
 
-/* It has named no step yet. */
+/* A rank that hangs before it has named a step is reported at the step of its world. */
 static void a_rank_that_hangs_at_its_start_is_at_the_step_of_its_world(_unused_ void **state)
 {
     n1.config.startup_sec = 20;
@@ -340,7 +340,7 @@ static void say_stages(TrainStage stage0, TrainStage stage1)
     say_stage(1, 5, stage1);
 }
 
-/* One computes, and the other waits for its sums. */
+/* When two ranks are at the same step, the rank that still computes hangs; the other rank waits for its sums. */
 static void of_one_step_who_is_at_an_earlier_stage_hangs(_unused_ void **state)
 {
     say_stages(STAGE_REDUCING, STAGE_COMPUTING);
@@ -348,7 +348,7 @@ static void of_one_step_who_is_at_an_earlier_stage_hangs(_unused_ void **state)
     while (!n1.machine.trainers[1].killed)
         pass(TICK_USEC);
     assert_killed(&n1, 0, false);
-    pass(TICK_USEC); /* nobody is behind any more */
+    pass(TICK_USEC); /* no rank is further behind any more */
     assert_killed(&n1, 0, true);
 }
 
@@ -361,7 +361,7 @@ static void who_are_equally_far_hang_together(_unused_ void **state)
     assert_true(rank_report(1, 0).hung && rank_report(1, 1).hung);
 }
 
-/* A process that waits for its driver takes a while to die. */
+/* A killed rank does not count as hung, though a process that waits for its driver takes long to die. */
 static void a_rank_that_was_killed_does_not_hang(_unused_ void **state)
 {
     n1.config.startup_sec = 2;
@@ -382,14 +382,15 @@ static void a_rank_that_was_killed_does_not_hang(_unused_ void **state)
 
 /* ---- ends ---- */
 
-/* Judged by the lease that etcd has granted, which its dead-man timer follows. */
+/* A rank that ends by SIGKILL after a silence as long as the granted lease counts as hung: its dead-man timer
+ * follows that lease. */
 static void who_ends_by_sigkill_has_hung_when_a_lease_has_passed(_unused_ void **state)
 {
     join(&n1);
     lasts(&n1.etcd, 40);
     run_world("a", 1, 3, 0);
     pass_in_contact(29);
-    ends(0, -SIGKILL); /* by somebody */
+    ends(0, -SIGKILL); /* killed by another process */
     assert_false(rank_report(1, 0).hung);
     assert_string_equal(rank_report(1, 0).text, "its last line");
     pass_in_contact(2);
@@ -398,7 +399,8 @@ static void who_ends_by_sigkill_has_hung_when_a_lease_has_passed(_unused_ void *
     assert_non_null(strstr(rank_report(1, 1).text, "its dead-man timer ended it"));
 }
 
-/* Two seconds from SIGKILL, whatever ends meanwhile. */
+/* The slot is lost two seconds after SIGKILL if any process still lives, even if the trainer itself has ended
+ * meanwhile. */
 static void what_a_killed_trainer_leaves_has_the_rest_of_its_time(_unused_ void **state)
 {
     join(&n1);
@@ -433,7 +435,7 @@ static void a_rank_that_is_done_is_at_the_step_that_it_names(_unused_ void **sta
     assert_true(n1.last_end.finished && !n1.last_end.left);
 }
 
-/* A later reason to kill the rank has nothing to do with its end. */
+/* A rank that is killed twice is reported with the first reason. */
 static void a_rank_that_is_killed_twice_was_killed_for_the_first_reason(_unused_ void **state)
 {
     join(&n1);
@@ -446,7 +448,7 @@ static void a_rank_that_is_killed_twice_was_killed_for_the_first_reason(_unused_
     assert_string_equal(rank_report(1, 0).text, "the job is failed");
 }
 
-/* It knew why, and was killed since it did not exit: the error is its own. */
+/* A rank that named its error, and was killed because it did not exit, is reported with its error and not as killed. */
 static void a_rank_that_named_its_error_was_not_killed_by_us(_unused_ void **state)
 {
     ChannelMessage error = {.type = CHANNEL_ERROR,
@@ -471,7 +473,7 @@ static void a_rank_that_named_its_error_was_not_killed_by_us(_unused_ void **sta
     assert_int_equal(report.at_usec, clock_realtime_usec());
 }
 
-/* Its end is about to be seen, and says more than that it does not listen. */
+/* A trainer that has closed its channel is not killed for a message that fails: its exit follows, and tells more. */
 static void a_trainer_that_hung_up_is_not_killed_by_a_word(_unused_ void **state)
 {
     join(&n1);
@@ -498,7 +500,7 @@ static void a_peer_that_cannot_be_is_none(_unused_ void **state)
     assert_int_equal(rank_report(1, 1).unmet, RECORD_RANKS_MAX);
 }
 
-/* The text that a dying library prints is in the pipe when its process has ended. */
+/* The last output of a trainer is read from the pipe before the trainer's end is judged. */
 static void the_last_line_of_a_trainer_is_read_before_its_end_is_judged(_unused_ void **state)
 {
     join(&n1);
@@ -509,7 +511,7 @@ static void the_last_line_of_a_trainer_is_read_before_its_end_is_judged(_unused_
     assert_string_equal(rank_report(1, 0).text, "cuda: out of memory");
 }
 
-/* A record is UTF-8, whatever a trainer prints. */
+/* A report is valid UTF-8, whatever bytes a trainer prints. */
 static void bytes_that_are_no_text_are_reported(_unused_ void **state)
 {
     join(&n1);
@@ -523,7 +525,7 @@ static void bytes_that_are_no_text_are_reported(_unused_ void **state)
     assert_int_equal(rank_report(1, 1).state, RANK_EXITED);
 }
 
-/* A rank that leaves has no step to do, so it is bounded as a save is. */
+/* A rank that leaves has no more steps to do, so save_sec bounds its end. */
 static void a_rank_that_is_done_has_the_time_of_a_save_to_end(_unused_ void **state)
 {
     n1.config.startup_sec = 20;
@@ -541,7 +543,7 @@ static void a_rank_that_is_done_has_the_time_of_a_save_to_end(_unused_ void **st
     assert_true(rank_report(1, 0).hung);
 }
 
-/* Also of a world that is over: its node may not tell of the slot at once. */
+/* Each rank in a lost slot is reported as exited, also a rank of a world that is over. */
 static void each_rank_in_a_lost_slot_is_reported_as_ended(_unused_ void **state)
 {
     join(&n1);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-requests.c - what a node says to whom in its record, and what it does when it is asked: requests and
- * cordons. See test-node.c. */
+/* test-node-requests.c - what a node's record contains, and what a node does at requests and cordons. See
+ * test-node.c. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 
 #include <string.h>
 
-/* ---- what it says ---- */
+/* ---- the node's record ---- */
 
-/* Leaders place ranks by nothing else. */
+/* The record has all facts by which leaders place ranks. */
 static void a_record_says_what_the_node_is(_unused_ void **state)
 {
     n1.config.labels = json_pack("{s:s,s:s}", "price", "spot", "rack", "r7");
@@ -33,7 +33,7 @@ static void a_record_says_what_the_node_is(_unused_ void **state)
     n1.config.labels = NULL;
 }
 
-/* The first whose ranks live: one that has ended is none. */
+/* The record names the first world whose ranks live; a world whose ranks have ended is not named. */
 static void a_record_names_the_world_that_runs(_unused_ void **state)
 {
     submit("b");
@@ -66,7 +66,7 @@ static void evidence_that_is_no_text_is_told(_unused_ void **state)
     assert_string_equal(node_record(&n1).evidence, "");
 }
 
-/* A process that does not die is told of, and taken back when it is dead after all. */
+/* A drain makes the verdict at least "drain"; a verdict of the probes that is as bad keeps its own evidence. */
 static void a_drain_does_not_hide_a_worse_verdict(_unused_ void **state)
 {
     const SlotGpus gpus = {.n = 0};
@@ -84,7 +84,8 @@ static void a_drain_does_not_hide_a_worse_verdict(_unused_ void **state)
 
 /* ---- cordons ---- */
 
-/* A check ends it, not the time: until then what runs here may be wrong. */
+/* A quarantine still counts when its time is over: only a check ends it, since until then the node's results may be
+ * wrong. */
 static void a_quarantine_whose_time_is_over_counts(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -151,7 +152,7 @@ static void a_node_answers_what_means_its_machine(_unused_ void **state)
     ask("r5", "clear", "n1", n1.config.machine_id, "");
     assert_int_equal(n1.n_checks, 1);
     assert_int_equal(n1.n_clears, 1);
-    ask("r6", "doctor", "", "", ""); /* all nodes are asked */
+    ask("r6", "doctor", "", "", ""); /* for all nodes */
     ask("r7", "doctor", "n1", "", "");
     ask("r8", "doctor", "n2", "", "");
     assert_int_equal(n1.n_doctors, 2);
@@ -164,7 +165,7 @@ static void a_node_answers_what_means_its_machine(_unused_ void **state)
     requests_answer(&n1.etcd, &kv, "healthy");
     settle();
     expect_answer("r1", "healthy");
-    assert_int_equal(n1.n_checks, 1); /* its answer is not a new request */
+    assert_int_equal(n1.n_checks, 1); /* the answer is not a new request */
 }
 
 static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **state)
@@ -192,7 +193,7 @@ static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **s
     expect_answer("r5", "refused: the job does not train now");
 }
 
-/* It was taken back, or answered by another, while the answer was under way. */
+/* A request that is withdrawn, or answered by another writer, while our answer is under way stays as it is. */
 static void an_answer_is_to_the_request_that_was_read(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -210,7 +211,7 @@ static void an_answer_is_to_the_request_that_was_read(_unused_ void **state)
     expect_answer("r2", "it is too late");
 }
 
-/* A probe's answer comes from a machine, so it need not be text. */
+/* A probe's answer may contain bytes that are not text; they are replaced. */
 static void an_answer_that_is_no_text_is_given(_unused_ void **state)
 {
     char key[KEY_MAX];

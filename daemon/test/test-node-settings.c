@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-settings.c - each setting of ranks and of their node reaches its user, when the node starts and at a
- * reload, in an idle node, too: a reload's values count for ranks that run, or for those that are started next.
+/* test-node-settings.c - each setting of ranks and of their node takes effect when the node starts and at a reload,
+ * in an idle node, too. A reload's values count for ranks that run, or for ranks that are started next.
  *
- * The page of settings says which ones a reload changes; one without a test here, or elsewhere, fails. */
+ * The page of settings lists the settings that a reload changes. The test fails for a setting of that list without a
+ * test in this file or another one. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "daemon/test/testing-node.h"
@@ -14,7 +15,7 @@
 /* ---- no setting is without a test ---- */
 
 typedef struct Tested {
-    const char *key, *by; /* by NULL: this file */
+    const char *key, *by; /* by: the file with the test; NULL: this file */
 } Tested;
 
 static const Tested tested[] = {
@@ -132,9 +133,9 @@ static void fence_sec_counts_for_ranks_that_run(_unused_ void **state)
             n1.config.fence_sec = 60;
             reload();
         }
-        pass(10 * USEC_PER_SEC); /* 45 */
+        pass(10 * USEC_PER_SEC); /* 45 s of silence */
         assert_killed(&n1, 0, !later);
-        pass(20 * USEC_PER_SEC); /* 65 */
+        pass(20 * USEC_PER_SEC); /* 65 s of silence */
         assert_killed(&n1, 0, true);
         nodes_end();
         (void)nodes_set_up(NULL);
@@ -161,7 +162,7 @@ static void drain_sec_counts_for_the_next_drain(_unused_ void **state)
 
 /* ---- ranks that are started next ---- */
 
-static const char *expected[8]; /* in the environment, or with "!" before it not there */
+static const char *expected[8]; /* wanted in the environment, or with "!" before it: not wanted */
 static const char *expected_trainer;
 static int n_checked;
 
@@ -266,7 +267,8 @@ static void train_some_steps(void)
     say_stage(2 + WATCHDOG_STEPS_MIN, STAGE_COMPUTING);
 }
 
-/* A silence of `first` ends the rank; with the later settings one of `second` does. */
+/* Before change() a silence of `first` seconds would end the rank; afterwards only a silence of `second` seconds
+ * does. */
 static void expect_silence(void (*change)(void), uint64_t first, uint64_t second)
 {
     assert_true(second > first + 4);
@@ -295,7 +297,7 @@ static void raise_factor(void) { n1.config.hang_factor = 30; }
 static void hang_factor_counts_at_once(_unused_ void **state)
 {
     n1.config.hang_floor_sec = 1;
-    n1.config.hang_factor = 20; /* steps of a second */
+    n1.config.hang_factor = 20; /* the steps take one second */
     train_some_steps();
     expect_silence(raise_factor, 20, 30);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-trainers.c - what a node sends to its trainers, receives from them and writes of them, in memory: parts,
- * states, commits, hangs. */
+/* test-node-trainers.c - what a node sends to its trainers, receives from them and writes about them, in memory:
+ * parts, states, commits, hangs. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -37,7 +37,7 @@ static void a_commit_whose_answer_is_lost_is_done_once(_unused_ void **state)
     assert_int_equal(n_commits(), 1);
 }
 
-/* The commit's guards were read before. */
+/* The world moves after the node has read the commit's guards. */
 static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -54,7 +54,7 @@ static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unuse
     assert_killed(&n1, 0, true);
 }
 
-/* Another generation has committed that step, too; its bytes may be others. */
+/* Two generations that commit the same step make two commits, since their bytes may differ. */
 static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
 {
     join(&n1);
@@ -81,7 +81,7 @@ static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* The second save comes while the first one is still under way. */
+/* The second save arrives while the commit of the first one is still under way. */
 static void two_saves_at_once_are_one_commit(_unused_ void **state)
 {
     join(&n1);
@@ -150,9 +150,9 @@ static void commits_of_a_predecessor_are_not_kept(_unused_ void **state)
     assert_int_equal(n1.manager->history.record.runs[0].committed.step, 30);
 }
 
-/* ---- what trainers are given ---- */
+/* ---- what a trainer gets at its start ---- */
 
-/* The leader writes the secret in the transaction of the world. */
+/* Puts a secret as the leader does: in the transaction of the world, at revision `at`. */
 static void put_secret(int64_t generation, int64_t at, char letter)
 {
     char key[KEY_MAX];
@@ -168,7 +168,7 @@ static void a_trainer_gets_its_part_once_with_the_secret_of_its_world(_unused_ v
     char key[KEY_MAX];
     join(&n1);
     int64_t at = decide("a", 1, 3, 0);
-    put_secret(1, at + 2, 'b'); /* of a world that is not shown yet */
+    put_secret(1, at + 2, 'b'); /* the secret of a world that is not shown yet */
     show(&n1.etcd);
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     answer(under_way(&n1.etcd, key_of("lab", KEY_SPECS, "a", key)), GIVEN);
@@ -200,7 +200,7 @@ static void a_secret_of_an_earlier_world_is_none(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].assigned.assign.secret, "");
 }
 
-/* The slot of one rank is clear before that of another. */
+/* The slot of one rank becomes clear before the slot of the other; the secret is kept until both ranks have it. */
 static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
 {
     join(&n1);
@@ -220,10 +220,10 @@ static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
     const LocalWorld *local = job_find(&n1.manager->workload, "a")->local;
     for (size_t i = 0; i < sizeof(local->secret); i++)
-        assert_int_equal(local->secret[i], 0); /* nobody needs it any more */
+        assert_int_equal(local->secret[i], 0); /* no rank needs the secret any more */
 }
 
-/* Roles are changed while the node runs. */
+/* A secret that was denied is read again, since roles may change while the node runs. */
 static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -240,7 +240,8 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
-/* The secret may be of a later version; without it the ranks would not meet the others. */
+/* A secret that cannot be decoded may be of a later version. The ranks wait, since without the secret they could not
+ * join the others. */
 static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -259,7 +260,7 @@ static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
-/* Rank 0's own address needs no watch. */
+/* Rank 0 knows its own address by the answer to its put, without a watch. */
 static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
 {
     join(&n1);
@@ -277,7 +278,8 @@ static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].address, "127.0.0.1:4000");
 }
 
-/* The node's record has not said that it reads secrets: the leader has made none. */
+/* A node whose record does not name the right to read secrets starts ranks without a secret: the leader has made
+ * none. */
 static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -294,7 +296,7 @@ static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].assigned.assign.secret, "");
 }
 
-/* A part has all that the leader, the node and the job file say. */
+/* A part has all fields that the leader, the node and the job file set. */
 static void a_part_is_told_whole(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -391,7 +393,7 @@ static void a_leave_is_told_to_rank_0_once(_unused_ void **state)
     set_phase("a", other);
     settle();
     assert_int_equal(told(&n1, 1, CHANNEL_STOP), 0);
-    for (int i = 0; i < 3; i++) { /* a drain that is asked for again and again */
+    for (int i = 0; i < 3; i++) { /* the same request to leave, three times */
         set_phase("a", leave);
         settle();
         list_again(&n1.etcd);
@@ -402,7 +404,7 @@ static void a_leave_is_told_to_rank_0_once(_unused_ void **state)
     assert_killed(&n1, 1, false);
 }
 
-/* ---- what trainers say ---- */
+/* ---- messages from trainers ---- */
 
 static void say_stage(int slot, int64_t step, TrainStage stage)
 {
@@ -463,7 +465,7 @@ static void a_rank_that_was_killed_says_so(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
-/* A rank's silence may be that of the rank that it waits for. */
+/* Only the rank furthest behind hangs: another rank may be silent because it waits for that rank. */
 static void only_the_rank_furthest_behind_hangs(_unused_ void **state)
 {
     n1.config.startup_sec = 20;
@@ -483,7 +485,7 @@ static void only_the_rank_furthest_behind_hangs(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* ---- hangs, and words to trainers ---- */
+/* ---- hangs, and messages to trainers ---- */
 
 static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **state)
 {
@@ -508,7 +510,7 @@ static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **sta
 
 static void say_the_next(_unused_ void *userdata) { say_stage(0, 2, STAGE_COMPUTING); }
 
-/* A message that lies there when the node looks for silence is read first. */
+/* A message that has arrived is read before the node checks for silence. */
 static void what_was_said_counts_before_the_silence_after_it(_unused_ void **state)
 {
     Timer word = {0};
@@ -520,7 +522,7 @@ static void what_was_said_counts_before_the_silence_after_it(_unused_ void **sta
     timer_start(NULL, &word, TICK_USEC / 2, say_the_next, NULL);
     pass(TICK_USEC / 2);
     assert_killed(&n1, 0, false);
-    renew(&n1.etcd); /* for the fence */
+    renew(&n1.etcd); /* so that the fence does not act */
     pass(19 * USEC_PER_SEC);
     assert_killed(&n1, 0, false);
     pass(USEC_PER_SEC + TICK_USEC);
@@ -542,7 +544,7 @@ static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **stat
     join(&n1);
     make_ready("a", 1, 0);
     n1.machine.trainers[0].deaf = true;
-    pass(10 * USEC_PER_SEC); /* the trainer misses messages that come again */
+    pass(10 * USEC_PER_SEC); /* the missed messages are repeated anyway */
     assert_killed(&n1, 0, false);
     let_go("a", 1);
     settle();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-worlds.c - whole nodes in one process, where nothing is real: what a node does for jobs (worlds that move,
- * words of another generation, phases, slots, two jobs). The node's own record is tested in test-node.c, the messages
- * to and from its trainers in test-node-trainers.c. */
+/* test-node-worlds.c - whole nodes in one process, on fakes: what a node does for jobs (worlds that move, records of
+ * another generation, phases, slots, two jobs). test-node.c tests the node's own record, test-node-trainers.c the
+ * messages to and from its trainers. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
@@ -45,7 +45,7 @@ static void killed_usec_is_told_when_the_last_old_rank_is_dead(_unused_ void **s
     assert_int_equal(n1.machine.n_started, 4);
 }
 
-/* Nothing runs on this node in the next world: its report of the old one says that it is dead. */
+/* A node without a rank in the next world reports in the old world's report that its old ranks are dead. */
 static void a_node_that_is_left_out_tells_of_its_dead(_unused_ void **state)
 {
     join(&n1);
@@ -93,7 +93,7 @@ static void a_world_that_was_deleted_and_reborn_in_one_batch_begins_anew(_unused
     assert_true(killed_of(&n1, "a", 1) != 0);
 }
 
-/* The watch stands still: the first write that is refused says that the world has moved. */
+/* When the watch shows nothing, the first write that is refused tells the node that the world has moved. */
 static void a_frozen_watch_ends_with_a_refused_write(_unused_ void **state)
 {
     join(&n1);
@@ -109,7 +109,7 @@ static void a_frozen_watch_ends_with_a_refused_write(_unused_ void **state)
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     settle();
-    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY); /* nothing was written over the guard */
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY); /* the refused report was not written */
     n1.etcd.is_blind = false;
     settle();
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
@@ -130,7 +130,7 @@ static void an_older_revision_of_a_world_is_none(_unused_ void **state)
     assert_int_equal(job->local->generation, 2);
 }
 
-/* The world names a node as it was in an earlier life. */
+/* A world that names another incarnation of the node starts no ranks. */
 static void a_world_of_another_incarnation_is_not_ours(_unused_ void **state)
 {
     join(&n1);
@@ -155,7 +155,7 @@ static void a_world_that_cannot_be_read_ends_the_ranks_of_the_one_before(_unused
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     settle();
-    assert_true(killed_of(&n1, "a", 1) != 0); /* under the guard of what cannot be read */
+    assert_true(killed_of(&n1, "a", 1) != 0); /* guarded by the damaged record's revision */
     assert_non_null(job_find(&n1.manager->workload, "a"));
     (void)decide("a", 2, 3, 0);
     settle();
@@ -176,10 +176,10 @@ static void other_records_that_cannot_be_read_change_nothing(_unused_ void **sta
     settle();
     assert_killed(&n1, 0, false);
     pass(3 * USEC_PER_SEC);
-    assert_killed(&n1, 0, true); /* the phase is still known */
+    assert_killed(&n1, 0, true); /* the earlier phase still counts */
 }
 
-/* Its rendezvous is this node's own, and no watch may ever show it. */
+/* The job's rendezvous is this node's own, and no watch may ever show it: the node forgets it with the job. */
 static void a_job_that_is_removed_takes_its_rendezvous_along(_unused_ void **state)
 {
     join(&n1);
@@ -217,7 +217,7 @@ static void a_job_that_is_removed_is_forgotten_when_its_dead_are_told(_unused_ v
     assert_true(killed_of(&n1, "a", 1) != 0);
 }
 
-/* ---- words of another generation ---- */
+/* ---- records of another generation ---- */
 
 static void a_phase_of_another_generation_or_job_lets_nobody_go(_unused_ void **state)
 {
@@ -247,7 +247,7 @@ static void a_phase_of_another_generation_or_job_lets_nobody_go(_unused_ void **
     assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
 }
 
-/* Each kind of record has a watch of its own. */
+/* Each kind of record has its own watch, so a phase may be shown before its world. */
 static void a_phase_may_be_known_before_its_world(_unused_ void **state)
 {
     join(&n1);
@@ -264,7 +264,7 @@ static void a_phase_may_be_known_before_its_world(_unused_ void **state)
     assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
 }
 
-/* Rank 0 is on n1; the rank of n2 is ready and may go. */
+/* Makes a world whose rank 0 is on n1. Its rank on n2 is ready and may go, but lacks the address of rank 0. */
 static void make_pair_ready(int64_t generation)
 {
     (void)decide("a", generation, 1, 1);
@@ -316,7 +316,7 @@ static void a_deletion_of_another_generations_rendezvous_is_not_ours(_unused_ vo
     assert_int_equal(told(&n2, 0, CHANNEL_GO), 1);
 }
 
-/* A job that was deleted and born again has the same generations. */
+/* A rendezvous older than its world is of an earlier job of that name, whose generations had the same numbers. */
 static void a_rendezvous_older_than_its_world_is_anothers(_unused_ void **state)
 {
     join(&n1);
@@ -330,7 +330,7 @@ static void a_rendezvous_older_than_its_world_is_anothers(_unused_ void **state)
     assert_string_equal(n2.machine.trainers[0].address, "127.0.0.1:2");
 }
 
-/* The answer to a node's own word may come before its watch shows an older one. */
+/* The answer to a node's own put may come before the watch shows an older change. */
 static void an_older_rendezvous_does_not_replace_a_newer_one(_unused_ void **state)
 {
     join(&n1);
@@ -348,7 +348,7 @@ static void an_older_rendezvous_does_not_replace_a_newer_one(_unused_ void **sta
     LocalJob *job = job_find(&n1.manager->workload, "a");
     const RendezvousRecord older = {.address = "127.0.0.1:1"};
     job_set_rendezvous(job, 1, job->rendezvous_revision - 1, &older);
-    job_set_rendezvous(job, 2, job->rendezvous_revision - 1, NULL); /* of an earlier life */
+    job_set_rendezvous(job, 2, job->rendezvous_revision - 1, NULL); /* of an earlier job */
     let_go("a", 2);
     settle();
     assert_int_equal(told(&n1, 1, CHANNEL_GO), 1);
@@ -391,14 +391,14 @@ static void a_pause_ends_the_ranks_of_its_world(_unused_ void **state)
     PhaseRecord pause = {.phase = PHASE_RECOVERING, .generation = 1, .pause_usec = USEC_PER_SEC};
     join(&n1);
     run_world("a", 2, 3, 0);
-    set_phase("a", pause); /* of the world before */
+    set_phase("a", pause); /* for the world before */
     settle();
     assert_killed(&n1, 0, false);
     char mine[sizeof(submission)];
     memcpy(mine, submission, sizeof(mine));
     memset(submission, 'e', sizeof(submission) - 1);
     pause.generation = 2;
-    set_phase("a", pause); /* of another job of that name */
+    set_phase("a", pause); /* for another job of that name */
     settle();
     assert_killed(&n1, 0, false);
     memcpy(submission, mine, sizeof(mine));
@@ -431,7 +431,7 @@ static void phases_that_end_a_job_end_its_ranks_and_others_do_not(_unused_ void 
     }
 }
 
-/* The others are on their way out, for two seconds from the first word. */
+/* After the job has succeeded its ranks have two seconds to exit. The same phase again does not restart that time. */
 static void an_equal_record_does_not_restart_a_deadline(_unused_ void **state)
 {
     const PhaseRecord done = {.phase = PHASE_SUCCEEDED, .generation = 1};
@@ -466,7 +466,7 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
     (void)decide("a", 2, both, 0);
     settle();
     assert_killed(&n1, 1, true);
-    assert_killed(&n1, 10, false); /* it is a new one */
+    assert_killed(&n1, 10, false); /* a new rank of world 2 */
     assert_int_equal(n1.machine.n_started, 3);
     dies(&n1.machine, 1);
     settle();
@@ -526,7 +526,8 @@ static void all_that_leave_have_left_and_all_that_finish_have_finished(_unused_ 
     ranks_record_clear(&record);
 }
 
-/* Otherwise the leader would place a rank on a slot that holds a live process. */
+/* The node's record names a lost slot before the slot's rank counts as exited. Otherwise the leader would place a
+ * rank on a slot that holds a live process. */
 static void a_lost_slot_is_in_the_record_before_its_rank_has_ended(_unused_ void **state)
 {
     join(&n1);
@@ -548,7 +549,7 @@ static void a_lost_slot_is_in_the_record_before_its_rank_has_ended(_unused_ void
     assert_int_equal(node_record(&n1).lost_slots, 0);
 }
 
-/* The record that is acknowledged first was sent before the slot was lost. */
+/* The node's record under way was sent before the slot was lost, so its acknowledgement does not report the loss. */
 static void a_record_that_was_under_way_does_not_tell_of_a_lost_slot(_unused_ void **state)
 {
     const SlotGpus gpus = {.n = 0};
@@ -616,7 +617,7 @@ static void a_node_that_is_cordoned_for_one_job_runs_the_other(_unused_ void **s
     _cleanup_free_ char *drain = cordon_record_encode(&cordon, NULL);
     (void)put(key, drain, 0);
     settle();
-    assert_killed(&n1, 0, false); /* the leader's business */
+    assert_killed(&n1, 0, false); /* a drain is up to the leader */
     cordon.causes[0].mode = CORDON_QUARANTINE;
     _cleanup_free_ char *ours = cordon_record_encode(&cordon, NULL);
     (void)put(key, ours, 0);

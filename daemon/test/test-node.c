@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself (its record and its
- * lease, the fence, another history). Its name is tested in test-node-name.c, its leaving in test-node-drain.c,
- * requests to it in test-node-requests.c, its work for jobs in test-node-worlds.c. */
+/* test-node.c - whole nodes in one process, on fakes: a node's record and its lease, the fence, and another history
+ * of etcd. Its name is tested in test-node-name.c, its drain in test-node-drain.c, requests to it in
+ * test-node-requests.c, its work for jobs in test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -68,8 +68,8 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* It is not a word about rights. */
-/* A node whose user may write every node's record says so, but not where etcd looks at no rights. */
+/* A node reports that its user may write every node's record, but not if the user may write everything, as where
+ * etcd checks no rights. */
 static void a_shared_user_is_told(_unused_ void **state)
 {
     static const struct {
@@ -137,7 +137,7 @@ static void a_record_that_is_refused_is_tried_slowly(_unused_ void **state)
     grant(&n1.etcd);
     answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), DENIED);
     assert_true(n1.manager->node.refused);
-    assert_int_equal(n_under_way(&n1.etcd), 0); /* it waits */
+    assert_int_equal(n_under_way(&n1.etcd), 0); /* the node waits before it tries again */
     pass(USEC_PER_SEC);
     settle();
     assert_int_equal(n1.n_registered, 1);
@@ -152,16 +152,17 @@ static void a_record_that_was_removed_is_put_back_and_its_ranks_run_on(_unused_ 
     int64_t before = report_key(&n1, "a", 1)->modified;
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
     settle();
-    assert_int_equal(n_lease_checks(&n1.etcd), 1); /* it may be the lease that went */
+    assert_int_equal(n_lease_checks(&n1.etcd), 1); /* the lease may have ended */
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
     assert_killed(&n1, 0, false);
-    /* both in one revision: the leader may have moved their world by now */
+    /* The node's record and the report are put in one revision, since the leader may have moved the ranks' world
+     * meanwhile. */
     assert_true(report_key(&n1, "a", 1)->modified > before);
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
 }
 
-/* The record is removed, and written by a stranger; a watch that lists again shows both at once. */
+/* The record is removed, and then written by a stranger; the watch lists again and shows both changes at once. */
 static void a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -178,7 +179,7 @@ static void a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed(_unuse
     assert_int_equal(n1.n_failed, 0);
 }
 
-/* The same while a write of the record is under way, which learns of it by its guard. */
+/* The record is removed, and written by a stranger, while our write is under way: the guard of our write fails. */
 static void a_key_is_reborn_while_it_is_written(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -200,7 +201,7 @@ static void a_key_is_reborn_while_it_is_written(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* The same, and the watch is later than the answer. */
+/* The record is removed while our write is under way, and the watch shows that only after the write's answer. */
 static void a_key_goes_while_it_is_written_and_no_watch_shows_it(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -214,7 +215,7 @@ static void a_key_goes_while_it_is_written_and_no_watch_shows_it(_unused_ void *
     assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     int64_t version = node_key(&n1)->version;
-    n1.etcd.is_blind = false; /* it shows what was made good */
+    n1.etcd.is_blind = false; /* the watch shows the deletion, which is undone */
     settle();
     pass(USEC_PER_SEC);
     settle();
@@ -231,7 +232,7 @@ static void what_cannot_be_read_is_written_over(_unused_ void **state)
     assert_int_equal(n1.n_failed, 0);
 }
 
-/* "n1" is not a part of "n10". */
+/* A cordon of "n10" does not affect "n1". */
 static void a_cordon_of_a_longer_name_is_not_ours(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -261,11 +262,11 @@ static void a_lease_that_is_taken_anew_brings_node_and_ranks_together(_unused_ v
     assert_null(report_key(&n1, "a", 1));
     notify_lost(&n1.etcd);
     settle();
-    assert_false(has_node_key(&n1)); /* it has no lease */
+    assert_false(has_node_key(&n1)); /* the node has no lease */
     grant(&n1.etcd);
     char key[KEY_MAX];
     answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN);
-    if (!has_node_key(&n1)) /* it had to read first */
+    if (!has_node_key(&n1)) /* the node had to read first */
         answer(under_way(&n1.etcd, key), GIVEN);
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(report_key(&n1, "a", 1)->lease, lease_of(&n1.etcd));
@@ -279,7 +280,8 @@ static void a_lease_that_is_taken_anew_brings_node_and_ranks_together(_unused_ v
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
 }
 
-/* Nothing has to be read first: its key went with the lease, whatever the watch has shown. */
+/* After the loss of a lease nothing need be read first: the node's key was deleted with the lease, whatever the
+ * watch has shown. */
 static void a_new_lease_takes_one_transaction(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -294,7 +296,7 @@ static void a_new_lease_takes_one_transaction(_unused_ void **state)
     settle();
 }
 
-/* Its old ranks died while it had no lease, and could not be told. */
+/* Ranks that died while the node had no lease are reported under the next lease. */
 static void what_ended_without_a_lease_is_told_under_the_next(_unused_ void **state)
 {
     join(&n1);
@@ -315,7 +317,8 @@ static void what_ended_without_a_lease_is_told_under_the_next(_unused_ void **st
     assert_true(has_node_key(&n1));
 }
 
-/* While it was away the world of its ranks moved. */
+/* The world of the node's ranks has moved while the node had no lease: it registers again only when those ranks are
+ * dead. */
 static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
 {
     join(&n1);
@@ -343,7 +346,7 @@ static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
     assert_int_equal(report_key(&n1, "a", 2)->lease, lease_of(&n1.etcd));
 }
 
-/* Once it is back, what it says of itself waits for no rank. */
+/* Once the node is registered again, its own record does not wait for old ranks to die. */
 static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_ void **state)
 {
     const SlotGpus gpus = {.n = 0};
@@ -366,7 +369,8 @@ static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_
     assert_int_equal(report_key(&n1, "a", 1)->version, reported);
 }
 
-/* The guards of the ranks do not hold, and no watch has shown why: the node waits for it. */
+/* The guards of the ranks' reports fail, and the watch has not shown why: the node does not register before the
+ * watch does. */
 static void a_node_that_knows_an_old_world_does_not_come_back_with_it(_unused_ void **state)
 {
     join(&n1);
@@ -408,7 +412,7 @@ static void a_fence_fires_heals_and_fires_again(_unused_ void **state)
         assert_killed(&n1, 0, true);
         assert_killed(&n1, 1, true);
         pass(60 * USEC_PER_SEC);
-        assert_int_equal(n1.n_fenced, generation); /* once for each silence */
+        assert_int_equal(n1.n_fenced, generation); /* one fence for each silence */
         dies(&n1.machine, 0);
         dies(&n1.machine, 1);
         n1.etcd.is_cut = false;
@@ -427,11 +431,11 @@ static void a_word_of_etcd_puts_the_fence_off(_unused_ void **state)
         renew(&n1.etcd);
     }
     pass(29 * USEC_PER_SEC);
-    says(&n1.machine, 0, CHANNEL_STEP, 1); /* an answer is a word, too */
+    says(&n1.machine, 0, CHANNEL_STEP, 1); /* an answer counts */
     settle();
     pass(29 * USEC_PER_SEC);
     set_phase("b", (PhaseRecord){.phase = PHASE_PENDING});
-    settle(); /* an event, too */
+    settle(); /* an event counts, too */
     pass(29 * USEC_PER_SEC);
     assert_int_equal(n1.n_fenced, 0);
     assert_killed(&n1, 0, false);
@@ -460,13 +464,13 @@ static void a_loop_that_stood_still_looks_before_it_fences(_unused_ void **state
     stall(3600 * USEC_PER_SEC);
     pass(0);
     assert_int_equal(n1.n_fenced, 0);
-    renew(&n1.etcd); /* it was in the queue */
+    renew(&n1.etcd); /* the answer was in the queue */
     pass(USEC_PER_SEC);
     assert_int_equal(n1.n_fenced, 0);
     assert_killed(&n1, 0, false);
 }
 
-/* Realtime is for people: no deadline follows it. */
+/* A jump of the realtime clock ends nothing: realtime is shown to people, and no deadline uses it. */
 static void a_clock_that_jumps_a_day_ends_nothing(_unused_ void **state)
 {
     join(&n1);
@@ -518,13 +522,13 @@ static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void 
     assert_int_equal(record.runs[0].generation, 7);
     assert_int_equal(record.runs[0].committed.generation, 7);
     assert_int_equal(record.runs[0].committed.step, 10);
-    history_note_world(&n1.manager->history, "a", submission, 3); /* late */
+    history_note_world(&n1.manager->history, "a", submission, 3); /* an older generation */
     assert_int_equal(n1.manager->history.record.runs[0].generation, 7);
-    run_world("a", 8, 3, 0); /* the leader has gone beyond */
+    run_world("a", 8, 3, 0); /* a newer generation */
     assert_int_equal(node_record(&n1).n_runs, 0);
 }
 
-/* Nothing runs and nothing was believed: it begins with the history that is there. */
+/* Another history before the registration ends nothing: no rank runs, and nothing of the old history is in use. */
 static void another_history_before_a_node_is_registered_ends_nothing(_unused_ void **state)
 {
     start(&n1);

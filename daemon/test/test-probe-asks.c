@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-probe-asks.c - requests for a check that come while a round is under way: how many are kept, and which. */
+/* test-probe-asks.c - requests for a check that arrive while a round is under way: how many are kept, and which. */
 #include "base/test/testing.h"
 #include "daemon/health/probes.h"
 
@@ -17,13 +17,13 @@ static void ask(Probes *p, const char *key, const char *text, int64_t revision)
     probes_request(p, &kv, false);
 }
 
-/* Each is answered when the round is over. */
+/* The requests that are kept wait for the end of the round. A further request does not replace any of them. */
 static void who_has_asked_is_not_forgotten_for_others(void **state)
 {
     (void)state;
     Probes p = {.needs = {.config = &config}, .n_waited = 1, .is_ready = true};
     char key[KEY_MAX + 1];
-    for (int round = 0; round < 2; round++) /* the second time all are known */
+    for (int round = 0; round < 2; round++) /* in the second pass all keys are known */
         for (int i = 0; i < PROBE_ASKS_MAX; i++) {
             (void)snprintf(key, sizeof(key), "/requests/%d", i);
             ask(&p, key, round ? "later" : "first", 100 + i);

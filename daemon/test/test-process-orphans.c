@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-process-orphans.c - who is an orphan, whose, and that no other process is ended for one. */
+/* test-process-orphans.c - which processes are orphans, of which slot and run_dir; no other process is killed. */
 #include "base/clock.h"
 #include "daemon/test/testing-orphans.h"
 
@@ -9,9 +9,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-/* ---- handed to us ---- */
+/* ---- orphans that became our children ---- */
 
-static pid_t started; /* by sdtraind for another slot */
+static pid_t started; /* a child that sdtraind started for another slot */
 static bool is_ours(void *userdata, pid_t pid)
 {
     assert_ptr_equal(userdata, &started);
@@ -35,18 +35,20 @@ static void only_orphans_of_the_slot_are_killed(_unused_ void **state)
     finish(started);
 }
 
-/* For a moment of an exec the kernel shows no environment: what was seen before counts. */
+/* A mark that was read counts, even if the kernel shows no environment at the next read, as in the middle of an
+ * exec. */
 static void who_executes_is_not_of_another_slot(_unused_ void **state)
 {
     const pid_t of_5 = begin_marked(run_dir, 5);
     started = 0;
-    fake->seen_environs = 2; /* once */
+    fake->seen_environs = 2; /* only the first read shows the environment */
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
     fake->seen_environs = 0;
     expect_killed(of_5);
 }
 
-/* A process without a mark may be of any slot; a child of another process was not handed to us. */
+/* A child without a mark may belong to any slot, and is killed. A child of another process was not adopted by the
+ * test, and is not killed. */
 static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
 {
     char mark[200], script[300], number[16] = "";
@@ -76,13 +78,13 @@ static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
     started = parent;
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 0);
     finish(parent);
-    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1); /* now it is ours */
+    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1); /* now our child */
     expect_killed(grandchild);
     for (int i = 0; i < 2; i++)
         (void)close(out[i]), (void)close(in[i]);
 }
 
-/* Anybody may write any mark into his own environment. */
+/* Another user's mark does not count, since every user may write any mark into his own environment. */
 static void a_strangers_mark_is_none(_unused_ void **state)
 {
     char mark[200];
@@ -93,10 +95,10 @@ static void a_strangers_mark_is_none(_unused_ void **state)
     assert_false(orphans_has_owner_tag(stranger, run_dir, 5));
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, NULL), 0);
     finish(stranger);
-    assert_false(orphans_has_owner_tag(stranger, run_dir, 5)); /* it is gone */
+    assert_false(orphans_has_owner_tag(stranger, run_dir, 5)); /* the process has ended */
 }
 
-/* A cluster's services can fill an environment; the mark lies behind it. */
+/* A cluster's services can fill an environment; the mark is found after such a long one. */
 static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
 {
     enum { N = 40, EACH = 4000 };
@@ -127,7 +129,7 @@ static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
         (void)close(out[i]), (void)close(in[i]);
 }
 
-/* A daemon without a standard input, which ends and begins for years. */
+/* Descriptor 0 is valid in a daemon without standard input, and repeated starts and ends leak no descriptor. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -151,14 +153,14 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_true(waitpid(-1, &status, 0) > 0); /* its keeper */
+    assert_true(waitpid(-1, &status, 0) > 0); /* reaps the keeper */
     assert_int_equal(status, 0);
     assert_int_equal(dup2(input, 0), 0);
     assert_int_equal(dup(0), first);
     assert_int_equal(close(first) | close(input), 0);
 }
 
-/* ---- of an earlier life ---- */
+/* ---- processes of an earlier life ---- */
 
 static void what_an_earlier_life_left_ends_and_nothing_else(_unused_ void **state)
 {
@@ -171,14 +173,14 @@ static void what_an_earlier_life_left_ends_and_nothing_else(_unused_ void **stat
     assert_true(fake->n_polls > 0);
     assert_string_equal(err.text, "");
     assert_int_equal(fake->n_destroys, 1);
-    assert_true(fake->n_kills >= 2); /* one that is still dying is killed again */
+    assert_true(fake->n_kills >= 2); /* a process that has not ended yet is killed again */
     expect_killed(left[0]);
     expect_killed(left[1]);
     finish(others);
     finish(bare);
 }
 
-/* A sdtraind that a rank has started, by whatever way, ends the others. */
+/* A sdtraind that itself carries the mark, because a rank has started it, does not kill itself. */
 static void who_looks_does_not_end_itself(_unused_ void **state)
 {
     char mark[200];
@@ -205,7 +207,7 @@ static void expect_clear(int r, int n_destroys, const char *text)
     assert_int_equal(end_log("waiting for its end, at most 40 s"), n_destroys > 1);
     assert_int_equal(fake->n_destroys, n_destroys);
     assert_string_equal(err.text, text);
-    expect_killed(left); /* whatever became of the cgroups */
+    expect_killed(left); /* also when the cgroups stay */
 }
 
 static void cgroups_that_stay_are_tried_again(_unused_ void **state)
@@ -218,7 +220,7 @@ static void cgroups_that_stay_are_tried_again(_unused_ void **state)
     for (size_t i = 0; i < ELEMENTSOF(fake->destroys); i++)
         fake->destroys[i] = -EBUSY;
     fake->destroy_usec = 10 * USEC_PER_SEC;
-    expect_clear(-EBUSY, 4, "the cgroup stays"); /* 40 s */
+    expect_clear(-EBUSY, 4, "the cgroup stays"); /* 4 tries of 10 s */
 }
 
 static void what_survives_sigkill_is_told(_unused_ void **state)
@@ -229,11 +231,11 @@ static void what_survives_sigkill_is_told(_unused_ void **state)
     fake->destroy_usec = 20 * USEC_PER_SEC;
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), -ETIMEDOUT);
     assert_non_null(strstr(err.text, "a process of an earlier life survives SIGKILL"));
-    assert_int_equal(fake->n_kills, 2 * 20); /* 20 rounds, two looks within 40 s */
+    assert_int_equal(fake->n_kills, 2 * 20); /* 20 rounds in each of two tries within 40 s */
     assert_int_equal(fake->n_polls, 2 * 20);
     fake->n_kills = 0;
     fake->late_usec = fake->destroy_usec = 0;
-    fake->destroys[0] = fake->destroys[1] = -EACCES; /* said first, and the other is still tried */
+    fake->destroys[0] = fake->destroys[1] = -EACCES; /* reported; processes are still killed */
     fake->n_destroys = 0;
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), -EACCES);
     assert_int_equal(fake->n_kills, 20);
@@ -243,12 +245,12 @@ static void what_survives_sigkill_is_told(_unused_ void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) { /* who_looks_does_not_end_itself() */
+    if (argc > 1) { /* started by who_looks_does_not_end_itself() */
         orphans_begin(getppid());
         return orphans_clear(argv[1], &no_cgroups, NULL) < 0;
     }
     orphans_begin(getpid());
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* as sdtraind */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* as sdtraind does */
 #define CASE(name) cmocka_unit_test_setup_teardown(name, orphans_set_up, orphans_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(only_orphans_of_the_slot_are_killed),

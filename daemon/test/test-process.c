@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-process.c - the processes of a slot, real ones: what is reported of them, and that nothing of them is left;
- * without cgroups, and in cgroups that do what the test says. */
+/* test-process.c - the processes of a slot, real ones: what is reported of them, and that none is left; without
+ * cgroups, and with fake cgroups. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,23 +20,23 @@ static RankSessions sessions;
 static const CgroupBase no_cgroups;
 static ProcessNeeds needs = {.cgroups = &no_cgroups, .sessions = &sessions};
 static int n_heard, n_moved;
-static int slot = 5; /* of the programs that begin */
-static int output;   /* the far end of the program's output */
+static int slot = 5; /* the slot of the programs that are started */
+static int output;   /* our end of the pipe for the program's output */
 
-/* ---- a kernel that does what the test says ---- */
+/* ---- the fake kernel ---- */
 
 static const CgroupBase some_cgroups = {.path = "/cgroups"};
 static struct Kernel {
-    bool refuses;                  /* a slot's cgroup cannot be made */
-    bool keeps_out;                /* the program is not inside, as if the cgroup took nobody */
-    int populated;                 /* as cgroup_is_populated() */
-    int kill_r, remove_r;          /* as cgroup_kill_slot(), cgroup_remove_slot() */
-    int folder, events;            /* of the cgroup that was made last */
-    int n_kills, n_removed;        /* of cgroups */
-    int n_signals;                 /* sent by kill() */
-    int group_errno;               /* if not 0, there is no group: kill() says so */
-    int n_adds, fails_at;          /* sources of events; the fails_at-th is refused */
-    sd_event_io_handler_t handler; /* of the cgroup's events */
+    bool refuses;           /* a slot's cgroup cannot be made */
+    bool keeps_out;         /* the program is not in its cgroup, as if the cgroup had refused it */
+    int populated;          /* result of cgroup_is_populated() */
+    int kill_r, remove_r;   /* results of cgroup_kill_slot(), cgroup_remove_slot() */
+    int folder, events;     /* descriptors of the cgroup that was made last */
+    int n_kills, n_removed; /* numbers of kills and removals of cgroups */
+    int n_signals;          /* number of signals sent by kill() */
+    int group_errno;        /* if not 0, kill() fails with it for a group */
+    int n_adds, fails_at;   /* event sources added; the fails_at-th one is refused */
+    sd_event_io_handler_t handler; /* handler of the cgroup's events */
     void *userdata;
     int n_warnings;
 } kernel;
@@ -59,7 +59,7 @@ int __wrap_cgroup_make_slot(const CgroupBase *base, int of, int *ret_folder, int
     *ret_folder = kernel.folder = eventfd(0, EFD_CLOEXEC);
     *ret_events = kernel.events = 0;
     (void)close(0);
-    return eventfd(0, EFD_CLOEXEC); /* 0 */
+    return eventfd(0, EFD_CLOEXEC); /* descriptor 0 */
 }
 
 int __wrap_cgroup_kill_slot(const CgroupBase *base, int of)
@@ -128,7 +128,7 @@ static void on_message(void *userdata)
 }
 static void on_moved(_unused_ void *userdata) { n_moved++; }
 
-/* Children of this program that belong to other slots: there are none. */
+/* Returns whether the child belongs to another slot; no child does. */
 static bool is_ours(_unused_ void *userdata, _unused_ pid_t pid) { return false; }
 
 static void begin(Process *p, const char *script)
@@ -152,7 +152,7 @@ static void begin(Process *p, const char *script)
     assert_true(process_watch(p, &events) >= 0);
     int64_t priority = 0;
     assert_true(sd_event_source_get_priority(p->exit_source, &priority) >= 0);
-    assert_int_equal(priority, SD_EVENT_PRIORITY_IMPORTANT); /* an end goes before its last words */
+    assert_int_equal(priority, SD_EVENT_PRIORITY_IMPORTANT); /* the end comes before other events */
 }
 
 static void run_until_heard(void)
@@ -170,12 +170,12 @@ static void run_until_moved(void)
     assert_true(n_moved > 0);
 }
 
-/* The group dies of SIGKILL at its own pace, and is reaped here, as sdtraind does at SIGCHLD. */
+/* Waits until the killed group has ended, and reaps its processes here, as sdtraind does at SIGCHLD. */
 static void run_until_gone(const Process *p)
 {
     const uint64_t until = clock_boottime_usec() + 20 * USEC_PER_SEC;
     while (!process_is_gone(p, "/test-process", is_ours, NULL)) {
-        (void)waitpid(-1, NULL, WNOHANG); /* the program itself is reaped before */
+        (void)waitpid(-1, NULL, WNOHANG); /* the program itself was reaped before */
         if (sd_event_run(event, 10 * USEC_PER_MSEC) < 0 || clock_boottime_usec() > until)
             fail_msg("something lives on");
     }
@@ -185,7 +185,7 @@ static void end(Process *p)
 {
     char rest[64];
     run_until_gone(p);
-    /* Nobody has the other end any more, this process neither. */
+    /* No process has the other end of the pipe any more, this process included. */
     assert_int_equal(fcntl(output, F_SETFL, O_NONBLOCK), 0);
     while (read(output, rest, sizeof(rest)) > 0)
         ;
@@ -202,7 +202,7 @@ static void end(Process *p)
     process_close(p);
 }
 
-/* Reaps the program, once; its number is nobody's then. */
+/* Reaps the program, once; then no process has its pid any more. */
 static void reap(Process *p, int code, int status)
 {
     siginfo_t info;
@@ -244,7 +244,7 @@ static void a_kill_ends_all_of_it(_unused_ void **state)
     is_killed(&p);
 }
 
-/* Before the child has made its session there is no group of its number. */
+/* A kill may come right after the start, before the child has made its session and thereby its group. */
 static void a_kill_may_come_at_once(_unused_ void **state)
 {
     for (int i = 0; i < 50; i++) {
@@ -254,7 +254,7 @@ static void a_kill_may_come_at_once(_unused_ void **state)
     }
 }
 
-/* Without cgroups only the mark shows whose a process is. */
+/* Without cgroups only the mark shows which slot a process belongs to. */
 static void slot_1_is_not_slot_10(_unused_ void **state)
 {
     Process p;
@@ -272,7 +272,7 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
     slot = 5;
 }
 
-/* The process has left the group; its mark shows whose it is. */
+/* A process that has left the group is killed, too: its mark shows its slot. */
 static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
 {
     Process p;
@@ -303,7 +303,7 @@ static void its_channel_is_heard_until_that_is_over(_unused_ void **state)
     run_until_heard();
     assert_int_equal(send(p.channel, "\n", 1, 0), 1);
     run_until_moved();
-    assert_int_equal(n_heard, 1); /* not again */
+    assert_int_equal(n_heard, 1); /* not called again */
     assert_int_equal(recv(p.channel, text, sizeof(text), MSG_DONTWAIT), 6);
     assert_memory_equal(text, "hello\n", 6);
     reap(&p, CLD_EXITED, 0);
@@ -320,9 +320,9 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     needs.cgroups = &some_cgroups;
     kernel.populated = 1;
     begin(&p, "echo up; exec sleep 1000");
-    assert_int_equal(read(output, up, sizeof(up)), 3); /* it leads its group */
+    assert_int_equal(read(output, up, sizeof(up)), 3); /* by now the program leads its group */
     assert_int_equal(p.cgroup, kernel.folder);
-    assert_int_equal(p.cgroup_events, 0); /* a descriptor as any other */
+    assert_int_equal(p.cgroup_events, 0); /* descriptor 0 is valid */
     assert_ptr_equal(kernel.userdata, &p);
     assert_int_equal(kernel.handler(p.cgroup_source, 0, EPOLLPRI, &p), 0);
     assert_int_equal(n_moved, 0);
@@ -330,19 +330,19 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     assert_int_equal(kernel.handler(p.cgroup_source, 0, EPOLLPRI, &p), 0);
     assert_int_equal(n_moved, 1);
 
-    kernel.group_errno = ESRCH; /* it has moved to another group: the cgroup shows it */
-    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* it is not reaped */
+    kernel.group_errno = ESRCH; /* as if the program had moved to another group */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* not reaped yet */
     kernel.group_errno = 0;
     process_kill(&p);
     assert_int_equal(kernel.n_kills, 1);
     assert_int_equal(kernel.n_signals, 1);
     process_await_exit(&p, 20000);
     reap(&p, CLD_KILLED, SIGKILL);
-    assert_int_equal(kernel.n_kills, 2); /* the processes that it has started */
+    assert_int_equal(kernel.n_kills, 2); /* for the processes that it started */
     const int n_signals = kernel.n_signals;
     process_kill(&p);
     assert_int_equal(kernel.n_kills, 3);
-    assert_int_equal(kernel.n_signals, n_signals); /* the number may be another's */
+    assert_int_equal(kernel.n_signals, n_signals); /* the pid may belong to another process */
 
     kernel.group_errno = EPERM;
     assert_false(process_is_gone(&p, "/test-process", is_ours, NULL));
@@ -360,7 +360,7 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     (void)close(input);
 }
 
-/* A process of the program's group that lives outside its cgroup is a reason to wait. */
+/* A process of the program's group that lives outside the cgroup still holds the slot. */
 static void a_group_that_lives_holds_the_slot(_unused_ void **state)
 {
     Process p;
@@ -375,8 +375,8 @@ static void a_group_that_lives_holds_the_slot(_unused_ void **state)
     process_await_exit(&p, 20000);
     reap(&p, CLD_KILLED, SIGKILL);
     assert_int_equal(kernel.n_warnings, 2);
-    errno = ESRCH; /* says nothing of what succeeds */
-    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* nobody has reaped it */
+    errno = ESRCH; /* errno has no meaning after a success */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* its child is not reaped */
     kernel.remove_r = -EBUSY;
     end(&p);
     assert_int_equal(kernel.n_warnings, 3);
@@ -385,7 +385,7 @@ static void a_group_that_lives_holds_the_slot(_unused_ void **state)
     (void)close(input);
 }
 
-/* An empty cgroup says nothing of a process that is not inside. */
+/* A program outside its cgroup is known by its mark: the empty cgroup says nothing about it. */
 static void who_is_in_no_cgroup_is_known_by_its_mark(_unused_ void **state)
 {
     Process p;
@@ -421,7 +421,7 @@ static void without_its_cgroup_nothing_begins(_unused_ void **state)
     (void)close(pair[0]);
 }
 
-/* A moment after its start the program leads no group yet. */
+/* Just after its start the program leads no group yet; then the program itself gets the signal. */
 static void without_its_group_the_program_is_killed(_unused_ void **state)
 {
     Process p;
@@ -435,7 +435,8 @@ static void without_its_group_the_program_is_killed(_unused_ void **state)
     end(&p);
 }
 
-/* A process that cannot be watched would be lost: the refusal is reported, and no further source is requested. */
+/* Each refused event source is reported, and no further source is added: a process that is not watched would be
+ * lost. */
 static void each_source_that_is_refused_is_told(_unused_ void **state)
 {
     for (int i = 1; i <= 3; i++) {
@@ -462,7 +463,7 @@ static int before_each(_unused_ void **state)
 
 static int set_up(_unused_ void **state)
 {
-    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* as sdtraind */
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* as sdtraind does */
     assert_true(sd_event_new(&event) >= 0);
     needs.event = event;
     return 0;

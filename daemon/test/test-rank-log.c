@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-rank-log.c - what a rank prints, on disk and as evidence: real pipes and files. */
+/* test-rank-log.c - what a rank prints, as stored on disk and as evidence: real pipes and files. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -14,14 +14,14 @@
 static char folder[] = "/tmp/sdtrain-rank-log-XXXXXX";
 static sd_event *event;
 static RankLog *rank_log;
-static int output; /* the trainer's end */
+static int output; /* the trainer's end of the pipe */
 
-/* A disk on which files take five bytes more, and then none while that folder is there. */
+/* While this folder exists the disk is full: a file takes five more bytes, then none. */
 static const char *full_while;
 static int full_errno = ENOSPC;
 
-static bool interrupts;  /* the next write */
-static bool never_empty; /* somebody writes into the pipe on and on */
+static bool interrupts;  /* the next write fails with EINTR */
+static bool never_empty; /* the pipe never becomes empty */
 static int n_reads, n_warnings, n_sources;
 
 ssize_t __real_write(int fd, const void *data, size_t n);
@@ -181,7 +181,8 @@ static void a_long_line_is_known_by_its_beginning(_unused_ void **state)
     assert_string_equal(rank_log_last_line(rank_log), "next");
 }
 
-/* More than one read takes; what is printed before an end must be there when it is judged. */
+/* All output is drained, even if one read does not take it: what was printed before an end must be read when the end
+ * is judged. */
 static void all_that_lies_in_the_pipe_is_drained(_unused_ void **state)
 {
     char line[1000];
@@ -196,8 +197,8 @@ static void all_that_lies_in_the_pipe_is_drained(_unused_ void **state)
     struct stat st;
     assert_int_equal(stat(path_of(1, "rank3.log"), &st), 0);
     assert_int_equal(st.st_size, 50 * (sizeof(line) - 1) + 8);
-    rank_log_drain(rank_log); /* nothing more */
-    never_empty = true; /* what a rank has started may write on; its end is judged all the same */
+    rank_log_drain(rank_log); /* nothing is left */
+    never_empty = true;       /* a rank's child may write on: the drain ends all the same */
     n_reads = 0;
     rank_log_drain(rank_log);
     never_empty = false;
@@ -212,7 +213,7 @@ static int on_other(_unused_ sd_event_source *source, _unused_ void *userdata)
     return 0;
 }
 
-/* Lines may wait; what ends a rank, or tells of it, may not. */
+/* Output lines are read after all other events, since a rank's end must not wait. */
 static void lines_come_after_everything_else(_unused_ void **state)
 {
     begin(1, 1 << 20);
@@ -228,7 +229,7 @@ static void lines_come_after_everything_else(_unused_ void **state)
     }
 }
 
-/* A daemon without a standard input: 0 is a descriptor as any other; and none is left. */
+/* Descriptor 0 is valid in a daemon without standard input, and no descriptor is left open. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     begin(1, 20);
@@ -250,7 +251,7 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     assert_int_equal(close(first) | close(input), 0);
 }
 
-/* The loop reads, and goes on when the trainer has closed its end. */
+/* The loop reads the pipe, and still runs after the trainer has closed its end. */
 static void the_loop_reads_until_the_trainer_is_gone(_unused_ void **state)
 {
     begin(1, 1 << 20);
@@ -260,17 +261,17 @@ static void the_loop_reads_until_the_trainer_is_gone(_unused_ void **state)
     output = fd_close(output);
     for (int i = 0; i < 3; i++)
         assert_true(sd_event_run(event, 0) >= 0);
-    assert_int_equal(sd_event_run(event, 0), 0); /* it does not spin */
+    assert_int_equal(sd_event_run(event, 0), 0); /* the loop does not spin */
 }
 
 /* ---- files ---- */
 
-/* The end is always there: half of the bound at least. */
+/* The end of the output is always kept, at least half the bound of it. */
 static void a_file_turns_over_at_half_of_its_bound(_unused_ void **state)
 {
     begin(1, 20);
     print("12345\n");
-    print("789\n"); /* 10 bytes: just what it takes */
+    print("789\n"); /* 10 bytes: exactly half the bound */
     expect_file("rank3.log", "12345\n789\n");
     print("a\n");
     expect_file("rank3.log.1", "12345\n789\n");
@@ -293,12 +294,12 @@ static void a_rank_that_starts_again_begins_anew(_unused_ void **state)
     expect_file("rank3.log", "new\n");
 }
 
-/* A disk that fails costs lines: the rank runs, and its end is explained. */
+/* A disk that fails costs lines: the rank runs, and its last line still explains its end. */
 static void without_a_file_the_last_line_is_known(_unused_ void **state)
 {
     char path[300];
     (void)snprintf(path, sizeof(path), "%s/a", folder);
-    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* where a folder should be */
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* a file in place of the folder */
     assert_true(fd >= 0);
     assert_int_equal(close(fd), 0);
     begin(1, 20);
@@ -308,8 +309,8 @@ static void without_a_file_the_last_line_is_known(_unused_ void **state)
     assert_string_equal(rank_log_last_line(rank_log), "it goes on");
 }
 
-/* The disk is full until something is removed: what the last world left beyond the newest generations goes, once, and
- * not a byte of what is printed is lost or written twice. */
+/* The disk is full until something is removed: generations beyond the newest ones are removed, once, and no byte of
+ * the output is lost or written twice. */
 static void a_full_disk_costs_old_generations_first(_unused_ void **state)
 {
     enum { N = RANK_LOG_GENERATIONS_KEPT + 3 };
@@ -319,7 +320,7 @@ static void a_full_disk_costs_old_generations_first(_unused_ void **state)
         assert_int_equal(folder_make(path_of(generation, ""), &err), 0);
     interrupts = true;
     print("before\n");
-    assert_true(exists(1)); /* there is room */
+    assert_true(exists(1)); /* there is room: nothing is removed */
     _cleanup_free_ char *first = strdup(path_of(1, ""));
     full_while = first;
     print("a line that is written in two parts\n");
@@ -329,12 +330,12 @@ static void a_full_disk_costs_old_generations_first(_unused_ void **state)
     for (int generation = 1; generation <= N; generation++)
         assert_int_equal(exists(generation), generation > N - RANK_LOG_GENERATIONS_KEPT);
 
-    full_while = folder; /* nothing more can go */
+    full_while = folder; /* nothing more can be removed */
     full_errno = EDQUOT;
     print("all of this is lost\n");
     assert_int_equal(folder_make(path_of(1, ""), &err), 0);
     print("all of this is lost\n");
-    assert_true(exists(1)); /* it is not looked for again */
+    assert_true(exists(1)); /* logs are not removed again */
     assert_int_equal(n_warnings, 1);
     full_while = NULL;
     print("and it goes on\n");
@@ -352,7 +353,7 @@ static void the_newest_generations_are_kept(_unused_ void **state)
     char other[300];
     (void)snprintf(other, sizeof(other), "%s/a/other", folder);
     assert_int_equal(folder_make(other, &err), 0);
-    rank_log_prune(folder, "b"); /* has none */
+    rank_log_prune(folder, "b"); /* job b has no logs */
     rank_log_prune(folder, "a");
     for (int generation = 1; generation <= N; generation++)
         assert_int_equal(exists(2 * generation), generation > N - RANK_LOG_GENERATIONS_KEPT);
@@ -371,7 +372,7 @@ static void an_edquot_is_a_full_disk(_unused_ void **state)
     begin(N, 1 << 20);
     _cleanup_free_ char *first = strdup(path_of(1, ""));
     full_while = first;
-    full_errno = EIO; /* nothing that goes would help */
+    full_errno = EIO; /* removing logs would not help */
     print("all of this is lost\n");
     assert_true(exists(1));
     begin(N, 1 << 20);
@@ -382,7 +383,7 @@ static void an_edquot_is_a_full_disk(_unused_ void **state)
     assert_false(exists(1));
 }
 
-/* If there are more generations than one call looks at, the call removes the oldest of those that it looks at; the next
+/* If there are more generations than one call lists, the call removes the oldest of those that it lists; the next
  * call removes more. */
 static void a_great_many_generations_go_part_by_part(_unused_ void **state)
 {
@@ -402,7 +403,7 @@ static void a_great_many_generations_go_part_by_part(_unused_ void **state)
     assert_int_equal(n_warnings, 0);
 }
 
-/* A reader that waits for the end of a line which fills its buffer would wait for ever. */
+/* A line that fills the reader's buffer is handed out: a reader that waited for its end would wait for ever. */
 static void a_line_as_long_as_the_buffer_is_handed_out(_unused_ void **state)
 {
     static char text[LOG_TAIL_LINE_MAX + 1], buffer[LOG_TAIL_LINE_MAX];
@@ -414,7 +415,7 @@ static void a_line_as_long_as_the_buffer_is_handed_out(_unused_ void **state)
     memset(text, 'x', LOG_TAIL_LINE_MAX - 1);
     print(text);
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
-    assert_true(piece.n == 0 && !piece.more); /* its end may come */
+    assert_true(piece.n == 0 && !piece.more); /* the line may still end */
     print("y");
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
     assert_int_equal(piece.n, LOG_TAIL_LINE_MAX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-rank.c - what a rank is started with and how it ends, which rank hangs, and the table of slots; on the seams of
- * testing-seams.h. */
+/* test-rank.c - what a rank is started with and how it ends, which rank hangs, and the table of slots; on the seams
+ * of testing-seams.h. */
 #include "base/clock.h"
 #include "daemon/test/testing-seams.h"
 #include "daemon/world/hang.h"
@@ -157,14 +157,14 @@ static void who_cannot_be_started_or_watched_is_told_and_leaves_nothing(_unused_
     dies(&home, 0);
     dies(&home, 1);
     assert_string_equal(report_of(0).text, "cannot watch rank 0: No space left on device");
-    home.cannot_start = true; /* seams_end() looks for its log */
+    home.cannot_start = true; /* seams_end() checks that its log is freed */
     decide(2);
     answer_all();
     assert_null(w.slots.of[0]);
 }
 
-/* A rank was silent for three quarters of the lease, and died of a SIGKILL that nobody here sent: the dead-man timer
- * sent it. */
+/* A rank that was silent for three quarters of the lease, and was killed by a SIGKILL that the daemon did not send,
+ * has hung: its dead-man timer sent the signal. */
 static void the_dead_mans_timer_is_known_by_its_time(_unused_ void **state)
 {
     run_world(1);
@@ -178,7 +178,7 @@ static void the_dead_mans_timer_is_known_by_its_time(_unused_ void **state)
     dies(&home, 1);
     assert_true(report_of(1).hung);
     assert_non_null(strstr(report_of(1).text, "stood still for 7.5 s"));
-    workload_send_alive(&w); /* not to a rank that has ended */
+    workload_send_alive(&w); /* sends nothing to a rank that has ended */
     assert_int_equal(home.trainers[0].n_told[CHANNEL_ALIVE], 1);
 }
 
@@ -200,7 +200,7 @@ static void who_does_not_take_what_it_is_told_is_killed(_unused_ void **state)
     make_ready(1);
     home.trainers[0].deaf = home.trainers[1].hung_up = true;
     go(1);
-    expect_killed(true, false); /* the end of the other is about to be seen */
+    expect_killed(true, false); /* slot 1 has hung up, so its end follows */
     dies(&home, 0);
     assert_non_null(
         strstr(report_of(0).text, "it does not take what it is told (go): cannot send"));
@@ -211,7 +211,7 @@ static void who_does_not_take_what_it_is_told_is_killed(_unused_ void **state)
     assert_string_equal(report_of(1).text, "it said that it would exit, and did not");
 }
 
-/* A rank's last line may still lie in the pipe; and only the first reason to kill a rank counts. */
+/* A rank's last line is read from the pipe at its end, and only the first reason to kill a rank is reported. */
 static void the_first_reason_and_the_last_line_are_told(_unused_ void **state)
 {
     run_world(1);
@@ -228,7 +228,7 @@ static void the_first_reason_and_the_last_line_are_told(_unused_ void **state)
     assert_string_equal(report_of(1).text, "100% first");
 }
 
-/* The last resort waits for each rank that does not survive SIGKILL. */
+/* slots_end() kills all ranks, and waits for each rank except those that have survived SIGKILL. */
 static void the_end_of_all_waits_for_who_can_end(_unused_ void **state)
 {
     run_world(1);
@@ -244,7 +244,7 @@ static void the_end_of_all_waits_for_who_can_end(_unused_ void **state)
     w.slots.lost = 0;
 }
 
-/* ---- which hangs ---- */
+/* ---- hangs ---- */
 
 static void who_hangs_is_reported_and_killed(_unused_ void **state)
 {
@@ -258,7 +258,7 @@ static void who_hangs_is_reported_and_killed(_unused_ void **state)
     look_for_hangs();
     expect_killed(true, true);
     for (int i = 0; i < 2; i++) {
-        const RankReport report = report_of(i); /* before the rank's end */
+        const RankReport report = report_of(i); /* reported before the rank's end */
         assert_true(report.hung && report.state != RANK_EXITED);
         assert_int_equal(report.step, 7);
         assert_int_equal(report.stage, STAGE_COMPUTING);
@@ -281,7 +281,7 @@ static void expect_hangs(int64_t step0, TrainStage stage0, int64_t step1, TrainS
 static void only_who_is_furthest_behind_hangs(_unused_ void **state)
 {
     expect_hangs(7, STAGE_REDUCING, 7, STAGE_COMPUTING, false, true);
-    look_for_hangs(); /* nobody waits for a rank that is being killed */
+    look_for_hangs(); /* a rank that is being killed excuses no other rank */
     expect_killed(true, true);
 }
 

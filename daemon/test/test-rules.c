@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-rules.c - the pure parts: progress watchdog, seats of a world, how a rank ended, the fence.
- */
+/* test-rules.c - the pure functions: the watchdog of progress, the ranks and slots of a world, how a rank ended, the
+ * fence. */
 #include "base/test/testing.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/fence-rule.h"
@@ -46,7 +46,7 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC); /* 10 x 0.2 s = the floor */
     assert_false(watchdog_is_hung(&w, &limits, now + 2 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
-    watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* others are waited for: twice that */
+    watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* in a collective: twice the bound */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
 
@@ -56,28 +56,28 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC);
 }
 
-/* A partition in the second step of a world cost startup_sec, ten minutes, while the world before
- * had shown what a step takes. */
+/* The first steps of a world are bounded by the first steps of the world before. Otherwise a partition in the second
+ * step would cost startup_sec, ten minutes. */
 static void test_watchdog_first_steps(_unused_ void **state)
 {
     Watchdog w;
     watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 1, 4 * SEC);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* the first step */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* during the first step */
     now = train(&w, now, 1, 200 * MSEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC); /* 10 x the longest */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC); /* 10 x the longest step */
     assert_int_equal(watchdog_first_usec(&w), 0);
     now = train(&w, now, 2, 200 * MSEC);
     assert_int_equal(watchdog_first_usec(&w), 4 * SEC);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 10 x 0.2 s, in a collective */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 2 s, twice in a collective */
 
     watchdog_start(&w, 4 * SEC, now); /* the next generation */
     watchdog_note_stage(&w, 5, STAGE_STARTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
     watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC);
-    watchdog_start(&w, 100 * SEC, now); /* starting bounds what is derived */
+    watchdog_start(&w, 100 * SEC, now); /* startup_sec limits the derived bound */
     watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
 }
@@ -90,7 +90,7 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
     watchdog_note_stage(&w, w.step + 1, STAGE_LOADING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 300 * SEC);
 
-    /* one slow step among fast ones does not stretch the bound: it is a median */
+    /* One slow step among fast ones does not change the bound, which follows the median. */
     watchdog_start(&w, 0, SEC);
     now = train(&w, 10 * SEC, 9, SEC);
     now = train(&w, now, 1, 100 * SEC);
@@ -99,7 +99,7 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
-/* As many steps as the window has count, each once: a step that is one too old does not. */
+/* The last WATCHDOG_WINDOW steps count, each once; older steps do not. */
 static void test_watchdog_looks_at_a_window(_unused_ void **state)
 {
     Watchdog w;
@@ -129,7 +129,8 @@ static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* Rank 0's stages name a step, too, which counts once; and nobody knows when its first step began. */
+/* A step of rank 0 counts once, though stages name that step, too. Its first step is not timed, since the beginning
+ * is unknown. */
 static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
 {
     Watchdog w;
@@ -147,7 +148,7 @@ static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
-/* While they join, ranks may wait for the last one for as long as a start takes. */
+/* The time of joining does not count as a step: ranks may wait for the last rank as long as a start takes. */
 static void test_watchdog_times_no_step_by_the_joining_before_it(_unused_ void **state)
 {
     Watchdog w;
@@ -171,8 +172,8 @@ static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 5 * SEC));
 }
 
-/* A store is away for two minutes: a rank that waits for data, and each that waits for that rank, say so
- * twice a second. A rank that is stopped meanwhile is found as fast as ever. */
+/* A store does not answer for two minutes: a rank that waits for data, and each rank that waits for that rank,
+ * report their wait twice a second and have not hung. A rank that is stopped meanwhile is found as fast as ever. */
 static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
 {
     Watchdog w;
@@ -185,13 +186,13 @@ static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
         watchdog_note_wait(&w, (uint64_t)i * 500 * MSEC, now);
     }
     now -= 500 * MSEC;
-    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same wait is not a sign of life */
+    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same wait again is not progress */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
 
-    watchdog_note_stage(&w, w.step, STAGE_LOADING, now); /* stopped between two looks */
+    watchdog_note_stage(&w, w.step, STAGE_LOADING, now); /* the rank is stopped after this stage */
     assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
-    watchdog_note_stage(&w, w.step, STAGE_COMPUTING, now); /* another wait counts from 0 */
+    watchdog_note_stage(&w, w.step, STAGE_COMPUTING, now); /* a new wait counts from 0 */
     watchdog_note_wait(&w, 0, now);
     watchdog_note_wait(&w, 500 * MSEC, now + 2 * SEC);
     assert_false(watchdog_is_hung(&w, &limits, now + 3 * SEC));
@@ -208,7 +209,7 @@ static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 63 * SEC));
 }
 
-/* Before the first step there is no time of a step to be forgiven. */
+/* Time that is forgiven before the first step does not change the time of any step. */
 static void test_watchdog_forgives_before_the_first_step(_unused_ void **state)
 {
     Watchdog w;
@@ -218,7 +219,7 @@ static void test_watchdog_forgives_before_the_first_step(_unused_ void **state)
     assert_int_equal(watchdog_first_usec(&w), SEC);
 }
 
-/* The median is of each measured step once, and of none that was not measured. */
+/* The median counts each measured step once, and no other step. */
 static void test_watchdog_takes_the_median_of_what_was(_unused_ void **state)
 {
     Watchdog w;
@@ -233,7 +234,7 @@ static void test_watchdog_takes_the_median_of_what_was(_unused_ void **state)
     assert_int_equal(watchdog_first_usec(&w), 3 * SEC);
 }
 
-/* Step 0 is a step as any other: the next one is timed from it, and only by finished steps. */
+/* Step 0 is a step like any other: step 1 is timed from the end of step 0, and only finished steps are timed. */
 static void test_watchdog_times_from_step_0(_unused_ void **state)
 {
     Watchdog w;
@@ -258,7 +259,7 @@ static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 300 * SEC + 1));
 }
 
-/* The stages of joining are those of a world before its first step; nothing of a step's time holds for them. */
+/* The stages of joining and restoring are bounded by startup_sec, whatever the time of a step. */
 static void test_watchdog_joining_has_the_time_of_a_start(_unused_ void **state)
 {
     Watchdog w;
@@ -283,14 +284,15 @@ static void test_watchdog_same_step_is_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* Messages may be missed; and time in which the node itself stood still does not count against a rank. */
+/* Several steps between two messages count as so many steps, since messages may be missed. Time in which the node
+ * itself stood still does not count. */
 static void test_watchdog_counts_a_step_as_one(_unused_ void **state)
 {
     Watchdog w;
     watchdog_start(&w, 0, SEC);
     watchdog_note_stage(&w, 1, STAGE_COMPUTING, 10 * SEC);
     watchdog_note_step(&w, 1, 11 * SEC);
-    watchdog_note_step(&w, 5, 15 * SEC); /* 4 of them */
+    watchdog_note_step(&w, 5, 15 * SEC); /* 4 steps */
     watchdog_forgive(&w, 60 * SEC);
     watchdog_note_step(&w, 6, 76 * SEC);
     watchdog_note_step(&w, 7, 77 * SEC);
@@ -323,7 +325,7 @@ static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
     assert_int_equal(n, 0);
     assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* another life */
     assert_int_equal(n, 0);
-    (void)snprintf(runs[1].node, sizeof(runs[1].node), "ab"); /* is not "a" */
+    (void)snprintf(runs[1].node, sizeof(runs[1].node), "ab"); /* "ab" is not "a" */
     runs[1].incarnation = 1;
     assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 3);
@@ -362,11 +364,11 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_true(v.finished && !v.left);
     v = exit_judge(CLD_EXITED, 0, &left, "bye", NULL);
     assert_true(v.left && !v.finished);
-    v = exit_judge(CLD_EXITED, 0, &none, "bye", NULL); /* a library's exit(0) finishes nothing */
+    v = exit_judge(CLD_EXITED, 0, &none, "bye", NULL); /* a library's exit(0) is not a success */
     assert_int_equal(v.code, 75);
     assert_string_equal(v.text, "exited 0 without having said that it was done");
     assert_false(v.finished || v.left || v.hung);
-    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* it ended by itself */
+    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* ended by itself */
     assert_string_equal(v.text, "shard 3 is bad");
     v = exit_judge(CLD_KILLED, SIGRTMIN + 3, &none, "", NULL);
     assert_string_equal(v.text, "killed by SIGRT");
@@ -404,17 +406,17 @@ static void test_exit_is_judged(_unused_ void **state)
                    "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key", NULL);
     assert_string_equal(v.text, "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key");
     v = exit_judge(CLD_KILLED, SIGKILL, &none, "x, training goes on: y",
-                   NULL); /* a library's words */
+                   NULL); /* not a line of sdtrainer */
     assert_string_equal(v.text, "x, training goes on: y");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");
     v = exit_judge(CLD_KILLED, SIGKILL, &none, "x", "generation 4 replaces it");
     assert_string_equal(v.text, "generation 4 replaces it");
-    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* it said why before */
+    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* the error came before */
     assert_int_equal(v.code, 84);
     assert_string_equal(v.text, "loss is nan");
-    v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* done, and then it crashed */
+    v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* crashed after its work was done */
     assert_int_equal(v.code, -SIGSEGV);
     assert_false(v.finished);
 }
@@ -430,7 +432,7 @@ static void test_text_is_made_utf8(_unused_ void **state)
     assert_string_equal(bytes, "a?? z");
 }
 
-/* The end of a trainer's words says what is wrong, and comes to whoever reads the job's reason. */
+/* A text that is too long keeps its end, which says what is wrong and is shown as the job's reason. */
 static void test_long_words_keep_their_end(_unused_ void **state)
 {
     char words[1500], text[EXIT_TEXT_BYTES];
@@ -451,7 +453,7 @@ static void test_long_words_keep_their_end(_unused_ void **state)
         exit_repair_text(repaired);
         assert_string_equal(repaired, text);
     }
-    /* what a leader knows the checkpoint by */
+    /* The manifest's folder is kept, since the leader recognises the checkpoint by it. */
     char manifest[300];
     (void)snprintf(manifest, sizeof(manifest), "file:///%0150d/step-15/manifest.json", 1);
     (void)snprintf(words, sizeof(words),
@@ -463,7 +465,7 @@ static void test_long_words_keep_their_end(_unused_ void **state)
     assert_null(strstr(text, manifest));
     memset(words, 'a', sizeof(words) - 1);
     words[sizeof(words) - 1] = '\0';
-    exit_copy_text(text, words, ""); /* no path: its end goes */
+    exit_copy_text(text, words, ""); /* without a path the end is cut */
     assert_int_equal(strlen(text), EXIT_TEXT_BYTES - 1);
     memset(words, 'a', 254);
     memcpy(words + 254, "\xc3\xa9 b", 5);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-spawn.c - what a child has of its parent's rights, descriptors and signals; where there is no clone3, where the
- * program has been replaced, and in which environment. */
+/* test-spawn.c - what a child inherits of its parent's rights, descriptors and signals; how a child starts without
+ * clone3, and after its program's file was replaced. */
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* Takes clone3 away, as systemd's RestrictNamespaces= does: for ever, and for this process. */
+/* Makes clone3 fail with ENOSYS in this process from now on, as systemd's RestrictNamespaces= does. */
 static int take_clone3_away(_unused_ void **state)
 {
     struct sock_filter code[] = {
@@ -58,14 +58,14 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_int_equal(syscall(SYS_clone3, NULL, 0), -1);
     assert_int_equal(errno, ENOSYS);
 
-    /* the folder of a cgroup, as far as the child can see */
+    /* A folder that looks like a cgroup to the child. */
     char folder[] = "/tmp/test-spawn-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
     Error err = ERROR_INIT;
     assert_int_equal(file_write(path, "", 0, 0, &err), 0);
     const int input = dup(0), opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const int cgroup = dup2(opened, 0); /* a descriptor as any other */
+    const int cgroup = dup2(opened, 0); /* descriptor 0 is valid */
     bool inside = false;
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"exit 7"}, NULL};
     SpawnRequest request = {.argv = argv,
@@ -88,7 +88,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_int_equal(file_read(path, 100, &text, &n, &err), 0);
     assert_string_equal(text, "0");
     assert_true(inside);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it was the only one */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no other child was started */
     assert_int_equal(setenv("SDTRAIN_FAULT", "spawn.cgroup=eio", 1) | fault_open(&err), 0);
     assert_int_equal(status_of(&request), 7);
     assert_false(inside);
@@ -100,7 +100,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     request.output = out[1];
     char said[64] = "";
     const int standard_error = dup(2);
-    assert_int_equal(dup2(out[1], 2), 2); /* its own is placed later */
+    assert_int_equal(dup2(out[1], 2), 2); /* the child's own is placed later */
     const int status = status_of(&request);
     assert_int_equal(dup2(standard_error, 2), 2);
     (void)close(standard_error);
@@ -108,7 +108,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_true(read(out[0], said, sizeof(said) - 1) > 0);
     assert_string_equal(said, "cannot enter its cgroup: /bin/sh\n");
     (void)unlink(path);
-    assert_int_equal(status_of(&request), 7); /* without it; and that is said */
+    assert_int_equal(status_of(&request), 7); /* outside the cgroup; `inside` says so */
     assert_false(inside);
     (void)close(out[1]), (void)close(out[0]);
     (void)rmdir(folder);
@@ -124,14 +124,14 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(chmod(to, 0755), 0);
 }
 
-/* An upgrade puts another file under the same name. */
+/* A program that was opened before is executed, even after an upgrade has replaced its file. */
 static void an_open_program_outlives_its_file(_unused_ void **state)
 {
     char folder[] = "/tmp/test-spawn-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/program", folder);
     copy_file("/bin/true", path);
-    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* where the child has its channel */
+    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* the number of its channel */
     assert_true(opened == program || (dup3(opened, program, O_CLOEXEC) == 3 && close(opened) == 0));
     _cleanup_fd_ int channel = open("/dev/null", O_RDWR | O_CLOEXEC);
     copy_file("/bin/false", path);
@@ -145,7 +145,7 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_int_equal(status_of(&request), 1);
     const int input = dup(0);
     assert_int_equal(dup2(program, 0), 0);
-    request.program = 0; /* none */
+    request.program = 0; /* 0: the path is executed */
     assert_int_equal(status_of(&request), 1);
     assert_int_equal(dup2(input, 0), 0);
     (void)close(input);
@@ -164,7 +164,7 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
 
 /* ---- rights ---- */
 
-static const char *oom_file; /* in the place of /proc/self/oom_score_adj */
+static const char *oom_file; /* used instead of /proc/self/oom_score_adj */
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -180,14 +180,13 @@ int __wrap_open(const char *path, int flags, ...)
     return __real_open(path, flags, mode);
 }
 
-/* A child that has begun, and lives until its channel is closed. */
+/* A child that runs until its channel is closed. */
 typedef struct Child {
     pid_t pid;
     int pidfd, channel, output;
 } Child;
 
-static const int
-    *lent; /* the ends of the next child's channel: the test's, and its; NULL: new ones */
+static const int *lent; /* both ends of the next child's channel; NULL: new ones */
 
 static Child begin(int cgroup, bool *inside)
 {
@@ -206,7 +205,7 @@ static Child begin(int cgroup, bool *inside)
                                   .channel = pair[1],
                                   .cgroup = cgroup,
                                   .ret_inside = inside};
-    errno = ENOSYS; /* says nothing of what succeeds */
+    errno = ENOSYS; /* errno has no meaning after a success */
     assert_int_equal(spawn_process(&request, &c.pid, &c.pidfd, &err), 0);
     (void)close(out[1]), (void)close(pair[1]);
     assert_int_equal(read(out[0], up, sizeof(up)), 3);
@@ -222,11 +221,11 @@ static void end(Child *c)
     c->output = fd_close(c->output);
     assert_int_equal(waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED), 0);
     assert_int_equal(info.si_pid, c->pid);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it was the only one */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no other child was started */
     c->pidfd = fd_close(c->pidfd);
 }
 
-/* A field of /proc/PID/status as a hexadecimal number. */
+/* Returns a field of /proc/PID/status, read as a hexadecimal number. */
 static unsigned long long field(pid_t pid, const char *name)
 {
     char path[64], line[300];
@@ -251,7 +250,7 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     (void)sigaddset(&some, SIGTERM);
     (void)sigaddset(&some, SIGCHLD);
     assert_int_equal(sigprocmask(SIG_BLOCK, &some, &before), 0);
-    const int inherited = fcntl(2, F_DUPFD, 5); /* not CLOEXEC: a library's */
+    const int inherited = fcntl(2, F_DUPFD, 5); /* not CLOEXEC, as a library's may be */
     Child c = begin(-EBADF, NULL);
     assert_int_equal(field(c.pid, "SigBlk"), 0);
     assert_int_equal(field(c.pid, "SigIgn"), 0);
@@ -261,7 +260,7 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     DIR *folder = opendir(path);
     assert_non_null(folder);
     for (struct dirent *entry; (entry = readdir(folder));)
-        n += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) <= 9; /* the shell's own */
+        n += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) <= 9; /* not the shell's */
     (void)closedir(folder);
     assert_in_range(n, 4, 4);
     assert_true(fcntl(c.pidfd, F_GETFD) & FD_CLOEXEC);
@@ -273,14 +272,14 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     (void)signal(SIGRTMAX, SIG_DFL);
 }
 
-/* Ranks go before sdtraind when memory runs out; what is asked for above 0 is left to whoever asked. */
+/* A negative oom_score_adj is not inherited, so that ranks are killed before sdtraind when memory runs out. A value
+ * of 0 or more is inherited. */
 static void a_low_oom_score_is_not_inherited(_unused_ void **state)
 {
     static const struct {
         const char *ours, *its;
     } cases[] = {{"-900\n", "0900\n"}, {"-1", "01"}, {"0\n", "0\n"}, {"500\n", "500\n"}};
-    char file[] =
-        "/tmp/test-spawn-XXXXXX"; /* a file is not written anew, as that of the kernel is */
+    char file[] = "/tmp/test-spawn-XXXXXX"; /* pwrite() leaves its other bytes */
     const int fd = mkstemp(file);
     assert_true(fd >= 0);
     (void)close(fd);
@@ -295,14 +294,15 @@ static void a_low_oom_score_is_not_inherited(_unused_ void **state)
         assert_string_equal(text, cases[i].its);
         end(&c);
     }
-    oom_file = "/not/there"; /* where there is none, a child runs as well */
+    oom_file = "/not/there"; /* without the file a child runs as well */
     Child c = begin(-EBADF, NULL);
     oom_file = NULL;
     end(&c);
     (void)unlink(file);
 }
 
-/* As systemd starts sdtraind: a user without rights, and one capability that programs inherit. */
+/* Checks a child's capabilities in a process like the sdtraind that systemd starts: a user without rights, and one
+ * capability that programs inherit. Returns 0 if the child has none. */
 static int look_at_capabilities(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -332,11 +332,12 @@ static void a_child_has_no_capability(_unused_ void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == 9)
-        skip(); /* a container that has none to give */
+        skip(); /* a container without capabilities */
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The other end of its channel is the test's: it is not the end of that which ends the child. */
+/* A child is killed when its parent ends. The test keeps the other end of the channel open, so that its closing is
+ * not what ends the child. */
 static void a_child_does_not_outlive_its_parent(_unused_ void **state)
 {
     int up[2], pair[2], status = 0;
@@ -364,7 +365,7 @@ static void a_child_does_not_outlive_its_parent(_unused_ void **state)
         (void)close(fds[k]);
 }
 
-/* A folder that is not a cgroup, or a cgroup that takes nobody in. */
+/* A child whose cgroup refuses it, here a folder that is not a cgroup, runs outside, and `inside` says so. */
 static void without_its_cgroup_a_child_runs_and_it_is_told(_unused_ void **state)
 {
     bool inside = true;
@@ -378,7 +379,7 @@ static void without_its_cgroup_a_child_runs_and_it_is_told(_unused_ void **state
     end(&c);
 }
 
-/* A daemon without standard descriptors: each number is a descriptor as any other, and none is left. */
+/* Descriptor 0 is valid in a daemon without standard descriptors, and no descriptor is left open. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     char text[16] = "";
@@ -405,13 +406,13 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
         (void)close(out[i]), (void)close(pair[i]);
 
     request.channel = request.output = -EBADF;
-    argv[2] = (char[]){"read x; exit 5"}; /* its input is there, and empty */
+    argv[2] = (char[]){"read x; exit 5"}; /* standard input exists, and is empty */
     assert_int_equal(close(0), 0);
     errno = EIO;
     assert_int_equal(status_of(&request), 5);
     const int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(folder, 0);
-    Child c = begin(0, &inside); /* which is not a cgroup */
+    Child c = begin(0, &inside); /* the folder is not a cgroup */
     assert_false(inside);
     end(&c);
     assert_int_equal(dup2(input, 0), 0);
@@ -419,12 +420,13 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     (void)close(first), (void)close(input);
 }
 
-/* ---- what is refused ---- */
+/* ---- failures ---- */
 
-static const SpawnRequest *refused; /* what is spawned there */
+static const SpawnRequest *refused; /* the request that try_without() spawns */
 static int refused_output[2];
 
-/* In a process of its own, in which a system call with that second argument (-1: any) ends with that errno. */
+/* Spawns the request in a process of its own, in which a system call with that second argument (-1: any) fails with
+ * that errno. Returns the errno of spawn_process(), or the exit status of the child. */
 static int try_without(long number, long second, int error)
 {
     struct sock_filter code[] = {
@@ -435,7 +437,7 @@ static int try_without(long number, long second, int error)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    if (second < 0) /* the jump over the look at it */
+    if (second < 0) /* skips the check of the argument */
         code[2] =
             (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
     struct sock_fprog program = {.len = ELEMENTSOF(code), .filter = code};
@@ -464,7 +466,7 @@ static void expect_refusal(long number, long second, int error, int wanted, cons
     refused = &request;
     const pid_t pid = fork();
     if (pid == 0) {
-        (void)dup2(refused_output[1], 2); /* it speaks before its own is placed, too */
+        (void)dup2(refused_output[1], 2); /* the child may print before its own is placed */
         _exit(try_without(number, second, error));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -476,22 +478,22 @@ static void expect_refusal(long number, long second, int error, int wanted, cons
     (void)close(refused_output[0]);
 }
 
-/* A rank that could outlive sdtraind, or that has descriptors of others, does not begin. */
+/* A child that could outlive sdtraind, or that would keep other descriptors, does not execute its program. */
 static void what_cannot_be_made_ready_does_not_begin(_unused_ void **state)
 {
     expect_refusal(SYS_prctl, SIGKILL, EPERM, SPAWN_EXEC_FAILED,
                    "cannot tie itself to its parent: /bin/true\n");
-    expect_refusal(SYS_getppid, -1, 0, SPAWN_EXEC_FAILED, ""); /* its parent is another one */
+    expect_refusal(SYS_getppid, -1, 0, SPAWN_EXEC_FAILED, ""); /* as if the parent had died */
 #ifdef SYS_dup2
     for (int fd = 0; fd <= 3; fd++)
         expect_refusal(SYS_dup2, fd, EMFILE, SPAWN_EXEC_FAILED,
                        "cannot place descriptors for /bin/true\n");
 #endif
     expect_refusal(SYS_clone3, -1, EAGAIN, EAGAIN, "");
-    expect_refusal(SYS_getpgid, -1, EPERM, 0, ""); /* it would begin */
+    expect_refusal(SYS_getpgid, -1, EPERM, 0, ""); /* without a failure it runs */
 }
 
-/* One descriptor more is there each time. */
+/* Each attempt may open one more descriptor than the last one; with too few of them nothing is started. */
 static void without_descriptors_nothing_is_started(_unused_ void **state)
 {
     int status = 0;
@@ -550,7 +552,7 @@ static bool has(char *const *environment, const char *variable)
     return false;
 }
 
-/* A trainer is not a service of systemd, and has no fault points but its own. */
+/* A trainer gets no variables of systemd's for a service, and none of sdtraind's fault points. */
 static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
 {
     static char *const ours[] = {(char *)"PATH=/bin",
@@ -587,7 +589,7 @@ static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unuse
     size_t n = 0;
     while (made[n])
         n++;
-    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* and the mark of its slot */
+    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* plus the mark of its slot */
     for (size_t i = 0; i < ELEMENTSOF(wanted); i++)
         assert_true(has(made, wanted[i]));
     _cleanup_(trainer_environment_freep) char **of_no_slot =
@@ -598,7 +600,8 @@ static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unuse
     json_decref(with.trainer_environment);
 }
 
-/* In a cluster with many services each has some variables; what comes last is the mark. */
+/* In a cluster with many services, each adds some variables to the environment; the mark, which comes last, is still
+ * there. */
 static void nothing_of_a_large_environment_is_left_out(_unused_ void **state)
 {
     enum { N = 3000 };

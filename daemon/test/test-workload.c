@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-workload.c - daemon/world runs without a process around it: testing-seams.h has its etcd, its clock and its
- * trainers. So it may also run in a simulator. */
+/* test-workload.c - daemon/world on fakes: testing-seams.h has its etcd, its clock and its trainers. So daemon/world
+ * may also run in a simulator. */
 #include "base/clock.h"
 #include "daemon/test/testing-seams.h"
 #include "daemon/world/hang.h"
@@ -31,7 +31,7 @@ static void check_program(const ProcessProgram *program, int slot)
 
 static ChannelType told(int slot) { return home.trainers[slot].told; }
 
-/* ---- the daemon around it ---- */
+/* ---- the daemon around the workload ---- */
 
 static int n_committed, n_refused, n_ended, n_changed;
 
@@ -52,7 +52,7 @@ static void on_commit(_unused_ void *userdata, _unused_ const LocalWorld *local,
 static const char submission[] = "0123456789abcdef0123456789abcdef";
 static DaemonConfig config = {.cluster = "lab", .node = "n1", .slots = 2, .lease_sec = 10};
 static bool knows_secrets;
-static SlotGpus gpus; /* of this node */
+static SlotGpus gpus; /* the GPUs of this node */
 
 static int set_up(_unused_ void **state)
 {
@@ -87,7 +87,7 @@ static int tear_down(_unused_ void **state)
     return 0;
 }
 
-/* The leader decides a world of two ranks on this node, and the watch shows it. */
+/* Decides, as the leader, a world of two ranks on this node; the watch shows the world. */
 static void decide(int64_t generation)
 {
     WorldRun run = {.node = "n1", .incarnation = INCARNATION, .slots = 3};
@@ -127,7 +127,7 @@ static void expect(int64_t generation, RankState rank0, RankState rank1, bool ki
     ranks_record_clear(&record);
 }
 
-/* Both ranks say hello and are ready; the leader lets them go. */
+/* Runs a world: both ranks send hello and ready, and the leader lets them go. */
 static void run_world(int64_t generation)
 {
     decide(generation);
@@ -168,8 +168,7 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     assert_true(workload_has_old_ranks(&w));
 
     dies(&home, 0);
-    assert_int_equal(home.n_started,
-                     3); /* its slot is clear; the other still holds a rank of the old world */
+    assert_int_equal(home.n_started, 3); /* only slot 0 is clear yet */
     answer_all();
     dies(&home, 1);
     assert_int_equal(home.n_started, 4);
@@ -177,10 +176,11 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     answer_all();
     expect(1, RANK_EXITED, RANK_EXITED, true);
     expect(2, RANK_STARTING, RANK_STARTING, true);
-    assert_null(w.jobs->over); /* etcd knows that it is dead */
+    assert_null(w.jobs->over); /* etcd knows that the old world is dead */
 }
 
-/* killed_usec tells the leader that all older worlds are dead here: a world that never started must not say so. */
+/* killed_usec reports to the leader that all older worlds are dead here. A world that never started must not report
+ * that too early. */
 static void a_world_that_never_started_tells_nothing_of_an_older_one(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -198,13 +198,13 @@ static void a_world_that_never_started_tells_nothing_of_an_older_one(_unused_ vo
     expect(3, RANK_STARTING, RANK_STARTING, true);
 }
 
-/* The rank's main thread stands still just before it is told to go, and the rank is alone: no peer misses it. */
+/* A rank hangs just before it gets its `go`, and has no peer that would miss it: startup_sec bounds its joining. */
 static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
 {
     config.startup_sec = 30;
     run_world(1);
     assert_int_equal(home.trainers[0].assigned.assign.startup_usec,
-                     30 * USEC_PER_SEC); /* it is told */
+                     30 * USEC_PER_SEC); /* sent to the trainer */
     pass(30 * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
     assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);
@@ -214,7 +214,7 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
     config.startup_sec = 0;
 }
 
-/* Whether the job needs the GPU is the trainer's business. */
+/* A rank is told the GPU of its slot; whether the job needs the GPU is decided by the trainer. */
 static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
 {
     gpus = (SlotGpus){.pci = {"0000:3b:00"}, .n = 1};
@@ -240,13 +240,11 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     run_world(1);
     decide(2);
     dies(&home, 1);
-    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC); /* nothing is heard of the other */
+    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC); /* the process in slot 0 does not end */
     answer_all();
     assert_int_equal(w.slots.lost, 1);
-    expect(1, RANK_READY, RANK_READY,
-           false); /* as long as the leader would take the slot for free */
-    RanksRecord record =
-        report_of(2); /* the new rank of that slot has failed, and is not started */
+    expect(1, RANK_READY, RANK_READY, false); /* etcd does not know of the lost slot yet */
+    RanksRecord record = report_of(2); /* its rank in slot 0 is not started, and has failed */
     assert_int_equal(record.ranks[0].state, RANK_EXITED);
     assert_int_equal(record.killed_usec, 0);
     ranks_record_clear(&record);
@@ -261,7 +259,8 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     assert_int_equal(w.slots.lost, 0);
 }
 
-/* The rank ends by the signal that it was about to die of when its driver took hold of it. */
+/* The rank in a lost slot ends at last, by an earlier signal. It was already reported as exited, and is not reported
+ * again. */
 static void a_rank_of_a_lost_slot_ends_but_once(_unused_ void **state)
 {
     run_world(1);
@@ -296,7 +295,8 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
     assert_true(w.slots.of[0]->killing);
 }
 
-/* Somebody puts the world's record once more: its ranks begin anew where it once began. */
+/* Commits step 10, then puts the world's record once more, so that the ranks begin anew, and saves `step`. newer:
+ * whether that save is to be committed. */
 static void begin_anew_and_save(int64_t step, bool newer)
 {
     run_world(1);
@@ -338,7 +338,7 @@ static void a_world_that_begins_anew_commits_the_next_step(_unused_ void **state
     begin_anew_and_save(11, true);
 }
 
-/* The step that the progress record says to be committed. */
+/* Returns the step that the progress record names as committed. */
 static int64_t marked_step(void)
 {
     char key[KEY_MAX];
@@ -349,7 +349,8 @@ static int64_t marked_step(void)
     return record.committed.step;
 }
 
-/* Etcd may count two writes that are under way in any order. */
+/* Progress that is under way together with a commit does not undo the commit's mark: etcd may execute the two writes
+ * in any order. */
 static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
 {
     char progress[KEY_MAX], commit[KEY_MAX], world[KEY_MAX];
@@ -357,11 +358,11 @@ static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
     key_of("lab", KEY_PROGRESS, "a", progress);
     key_of("lab", KEY_CHECKPOINTS, "a", commit);
     run_world(1);
-    says(&home, 0, CHANNEL_STEP, 1); /* its progress is under way */
+    says(&home, 0, CHANNEL_STEP, 1); /* the progress is under way */
     says(&home, 0, CHANNEL_SAVED, 1);
     const size_t n = n_under_way(&etcd);
-    answer(under_way(&etcd, world), GIVEN); /* the records are read */
-    if (n_under_way(&etcd) == n)            /* and others written at once */
+    answer(under_way(&etcd, world), GIVEN); /* the world is read */
+    if (n_under_way(&etcd) == n)            /* the next request follows at once */
         answer(under_way(&etcd, commit), GIVEN);
     answer(under_way(&etcd, progress), GIVEN);
     pass(USEC_PER_SEC);
@@ -378,7 +379,8 @@ static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
     assert_int_equal(marked_step(), 2);
 }
 
-/* A member of etcd that stood still may carry out a request long after its client has asked another member. */
+/* A report that etcd executes late does not count: a member of etcd that was frozen may execute a request long after
+ * its client has asked another member. */
 static void a_report_that_comes_late_does_not_count(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -386,7 +388,7 @@ static void a_report_that_comes_late_does_not_count(_unused_ void **state)
     (void)key_ranks("lab", "a", 1, "n1", key);
     says(&home, 1, CHANNEL_STAGE, 1);
     dies(&home, 1);
-    answer(under_way(&etcd, key), LATE); /* it says that rank 0 runs */
+    answer(under_way(&etcd, key), LATE); /* this report says that rank 0 runs */
     dies(&home, 0);
     pass(3 * USEC_PER_SEC);
     answer_all();
@@ -404,7 +406,7 @@ static uint64_t next_try_msec(void)
     return (clock_boottime_usec() - begun_usec) / USEC_PER_MSEC;
 }
 
-/* A report is tried again after longer and longer pauses, up to two seconds; after one that was written, the pauses
+/* A report that fails is written again after longer and longer pauses, up to two seconds. After a success the pauses
  * begin anew. */
 static void a_report_that_fails_is_tried_at_a_pace(_unused_ void **state)
 {
@@ -431,11 +433,11 @@ static void progress_that_comes_late_does_not_count(_unused_ void **state)
     (void)key_of("lab", KEY_PROGRESS, "a", key);
     run_world(1);
     says(&home, 0, CHANNEL_STEP, 1);
-    answer_all(); /* nobody knew the record's revision: it was read first */
+    answer_all(); /* the record was read first, since its revision was unknown */
     pass(2 * USEC_PER_SEC);
     says(&home, 0, CHANNEL_STEP, 2);
     answer(under_way(&etcd, key), LATE);
-    says(&home, 0, CHANNEL_SAVED, 2); /* its commit has the mark */
+    says(&home, 0, CHANNEL_SAVED, 2); /* the commit writes the mark */
     for (int i = 0; i < 3; i++) {
         answer_all();
         pass(USEC_PER_SEC);
@@ -471,9 +473,9 @@ static void what_a_trainer_leaves_keeps_its_slot(_unused_ void **state)
     home.trainers[0].leaves = true;
     dies(&home, 0);
     dies(&home, 1);
-    assert_int_equal(home.n_started, 3); /* that of slot 1 */
+    assert_int_equal(home.n_started, 3); /* the new rank of slot 1 */
     home.trainers[0].leaves = false;
-    dies(&home, 0); /* the rest of it */
+    dies(&home, 0); /* the rest of its processes */
     assert_int_equal(home.n_started, 4);
     answer_all();
     expect(2, RANK_STARTING, RANK_STARTING, true);
@@ -483,7 +485,7 @@ static void what_outlives_its_trainer_loses_the_slot(_unused_ void **state)
 {
     run_world(1);
     home.trainers[0].leaves = true;
-    dies(&home, 0); /* nobody has killed it */
+    dies(&home, 0); /* ends without being killed */
     pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC - 1);
     assert_int_equal(w.slots.lost, 0);
     pass(1);
@@ -511,7 +513,7 @@ static void who_is_killed_is_told_nothing(_unused_ void **state)
     assert_int_equal(told(0), CHANNEL_GO);
 }
 
-/* Each of the trainer's messages says that it ends: the first one counts. */
+/* Each message of the trainer says that the trainer ends. Its time to exit begins with the first one. */
 static void a_trainer_that_talks_on_ends_no_later(_unused_ void **state)
 {
     run_world(1);
@@ -539,7 +541,7 @@ static void a_trainer_that_hangs_up_has_a_moment_to_end(_unused_ void **state)
 static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
 {
     run_world(1);
-    home.trainers[1].status = -SIGKILL; /* somebody kills it, early */
+    home.trainers[1].status = -SIGKILL; /* killed by another process, early */
     dies(&home, 1);
     pass(8 * USEC_PER_SEC); /* more than three quarters of the lease */
     home.trainers[0].status = -SIGKILL;
@@ -552,7 +554,7 @@ static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
-/* The records of jobs that are over stay for as long as people want. */
+/* A job that is over is not checked any more, though its records may stay for long. */
 static void jobs_that_are_over_are_looked_at_no_more(_unused_ void **state)
 {
     run_world(1);
@@ -576,7 +578,7 @@ static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
     char name[RECORD_JOB_MAX + 3];
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
-    assert_null(job_get(&w, name)); /* no job has such a name */
+    assert_null(job_get(&w, name)); /* too long for a job's name */
     for (int i = 0; i < MOST; i++) {
         (void)snprintf(name, sizeof(name), "j%d", i);
         assert_non_null(job_get(&w, name));
@@ -589,7 +591,8 @@ static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
     assert_non_null(job_get(&w, "one-more"));
 }
 
-/* A process's number is given to another process once it is reaped, while what it started still holds its slot. */
+/* A rank is found by its pid only until its process is reaped: then the pid may belong to another process, while the
+ * slot is still held. */
 static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **state)
 {
     run_world(1);
@@ -606,7 +609,8 @@ static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **
     assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
 }
 
-/* 4,096 jobs are known. The next one is not, and all that are known stay; a job that goes leaves a place. */
+/* At most 4,096 jobs are known. One more job is not, and all known jobs stay; a job that is forgotten leaves a
+ * place. */
 static void the_jobs_that_are_known_stay_when_there_are_too_many(_unused_ void **state)
 {
     enum { MOST = 4096 };

@@ -36,11 +36,11 @@ struct Lab {
     Entry entries[ENTRIES_MAX];
     size_t n_entries;
     LabNode nodes[LAB_NODES_MAX];
-    RanksRecord ranks; /* last decoded, to be cleared */
+    RanksRecord ranks; /* the record decoded last, to be cleared */
     char submission[SUBMISSION_BYTES];
 };
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 static void show_logs(const Lab *lab)
 {
@@ -136,16 +136,16 @@ Lab *lab_stop(Lab *lab)
     for (size_t i = 0; i < ELEMENTSOF(lab->nodes); i++) {
         LabNode *node = &lab->nodes[i];
         if (node->pid > 0) {
-            (void)kill(node->pid, SIGKILL); /* our own child, not yet reaped */
+            (void)kill(node->pid, SIGKILL); /* the pid is valid: our child is not yet reaped */
             (void)waitpid(node->pid, NULL, 0);
             node->pidfd = fd_close(node->pidfd);
         }
-        if (*node->name) { /* its keeper holds the lock until all is clear */
+        if (*node->name) { /* the keeper holds the lock until all ranks have ended */
             Error err = ERROR_INIT;
             _cleanup_fd_ int lock = -EBADF;
             if (orphans_lock(node->run_dir, &lock, &err) < 0)
                 (void)fprintf(stderr, "%s\n", err.text);
-            if (lab_log_has(node, "keeper: ")) /* I12: something outlived its owner */
+            if (lab_log_has(node, "keeper: ")) /* I12: a process outlived its owner */
                 show_logs(lab);
             assert_false(lab_log_has(node, "keeper: "));
         }
@@ -153,11 +153,11 @@ Lab *lab_stop(Lab *lab)
     lab->watch = etcd_watch_free(lab->watch);
     lab->etcd = etcd_free(lab->etcd);
     lab->event = sd_event_unref(lab->event);
-    (void)testing_etcd_stop(lab->server); /* NULL always */
+    (void)testing_etcd_stop(lab->server); /* always returns NULL */
     for (size_t i = 0; i < lab->n_entries; i++)
         free(lab->entries[i].value);
     ranks_record_clear(&lab->ranks);
-    (void)folder_remove(lab->folder, NULL); /* left for people otherwise */
+    (void)folder_remove(lab->folder, NULL); /* after a failed test the folder stays */
     free(lab->folder);
     free(lab);
     return NULL;
@@ -198,7 +198,7 @@ LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault
     (void)snprintf(program, sizeof(program), "%s/sdtraind", bin);
     node->pid = fork();
     assert_true(node->pid >= 0);
-    if (node->pid == 0) { /* system calls and exec: this process has gRPC's threads */
+    if (node->pid == 0) { /* system calls and exec: the parent has gRPC's threads */
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
         (void)dup2(fd, STDERR_FILENO);
@@ -322,7 +322,7 @@ void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase
     lab_put(lab, key_of(CLUSTER, KEY_PHASES, job, key), text);
 }
 
-/* ---- what etcd holds ---- */
+/* ---- records in etcd ---- */
 
 const char *lab_value(Lab *lab, const char *key)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-daemon.h - a real etcd, real sdtraind processes, and a test that plays the leader.
+/* testing-daemon.h - a real etcd and real sdtraind processes; the test acts as the leader.
  *
- * Everything under the cluster's prefix is followed by a watch; lab_wait() runs the loop until a
- * condition on it holds, or ends the test at the deadline.
+ * A watch follows all keys under the cluster's prefix. lab_wait() runs the loop until a condition on these keys
+ * holds, or ends the test at the deadline.
  *
  * Ownership: lab_start() gives the caller a Lab; lab_stop() ends all daemons and etcd.
  * Units:     *_msec milliseconds.
- * Errors:    none: what goes wrong ends the test with a message and the daemons' logs.
+ * Errors:    none: a failure ends the test with a message and the daemons' logs.
  * Threads:   main thread only.
  */
 #pragma once
@@ -24,9 +24,9 @@ typedef struct Lab Lab;
 
 typedef struct LabNode {
     char name[32], folder[300], run_dir[340], log_dir[340];
-    pid_t pid; /* 0: ended */
+    pid_t pid; /* 0: the process has ended */
     int pidfd;
-    int status; /* wait status code once ended: exit code, or -signal */
+    int status; /* after the end: exit code, or -signal */
 } LabNode;
 
 Lab *lab_start(void);
@@ -35,15 +35,15 @@ DEFINE_CLEANUP(Lab, lab_stop)
 TestingEtcd *lab_etcd(Lab *lab);
 const char *lab_folder(const Lab *lab);
 
-/* Starts sdtraind as node<i>; settings is the inside of a JSON object ("\"slots\": 2"), fault what
- * SDTRAIN_FAULT is (NULL: unset). Returns when its record is in etcd. Its lease is 10 s, so that a
- * machine that stands still for two does not end it; whoever needs a shorter one sets lease_sec. */
+/* Starts sdtraind as node<i>, and returns when its record is in etcd. settings: the inside of a JSON object
+ * ("\"slots\": 2"). fault: the value of SDTRAIN_FAULT (NULL: unset). The lease is 10 s, so that it survives a
+ * machine that stands still for two seconds; a test that needs a shorter lease sets lease_sec. */
 LabNode *lab_start_node(Lab *lab, int i, const char *settings, const char *fault);
-/* The same, without waiting; for those that refuse to start. */
+/* Like lab_start_node(), but does not wait: for daemons that refuse to start. */
 LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault);
-/* Waits until that process has ended; returns its status. */
+/* Waits until the daemon has ended, and returns its status. */
 int lab_wait_end(Lab *lab, LabNode *node);
-/* Whether a line of its log holds that text. */
+/* Returns whether the daemon's log contains that text. */
 bool lab_log_has(const LabNode *node, const char *text);
 
 typedef bool (*LabCondition)(Lab *lab, const void *userdata);
@@ -67,17 +67,17 @@ int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRu
 void lab_submit(Lab *lab, const char *submission);
 void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase, bool go,
                    bool leave);
-/* Both return the revision of the change. */
+/* lab_put() and lab_delete() return the revision of the change. */
 int64_t lab_put(Lab *lab, const char *key, const char *value);
 int64_t lab_delete(Lab *lab, const char *key);
 
-/* ---- what etcd holds, as the watch has brought it ---- */
+/* ---- records in etcd, as the watch has shown them ---- */
 
-/* NULL: no such key. */
+/* Returns the value of the key; NULL: there is no such key. */
 const char *lab_value(Lab *lab, const char *key);
-/* False: there is no record, or it cannot be read. */
+/* Returns false if there is no record, or if it cannot be decoded. */
 bool lab_node_record(Lab *lab, int node, NodeRecord *ret);
-/* False: there is no record. ret->ranks is valid until the next call. */
+/* Returns false if there is no record. ret->ranks is valid until the next call. */
 bool lab_ranks(Lab *lab, const char *job, int64_t generation, int node, RanksRecord *ret);
 bool lab_checkpoints(Lab *lab, const char *job, CheckpointsRecord *ret);
 int64_t lab_lease_of(Lab *lab, const char *key);
@@ -89,27 +89,27 @@ typedef struct LabWhere {
     const char *job;
     int64_t generation;
     int node;
-    RankState state; /* of lab_all_in_state */
+    RankState state; /* only for lab_all_in_state() */
 } LabWhere;
 
 bool lab_all_in_state(Lab *lab, const void *where);
 bool lab_has_first_step(Lab *lab, const void *where);
 bool lab_is_finished(Lab *lab, const void *where);
 bool lab_has_left(Lab *lab, const void *where);
-bool lab_is_killed(Lab *lab, const void *where); /* its killed_usec is set */
+bool lab_is_killed(Lab *lab, const void *where); /* the report's killed_usec is set */
 
 typedef struct LabCommits {
     const char *job;
     size_t n;
 } LabCommits;
 
-bool lab_has_commits(Lab *lab, const void *commits); /* at least n */
+bool lab_has_commits(Lab *lab, const void *commits); /* at least n commits */
 
 /* ---- processes ---- */
 
-/* VmRSS of the daemon. */
+/* Returns the daemon's VmRSS. */
 int64_t lab_resident_bytes(const LabNode *node);
-/* pidfds of every process that carries the mark of that node; at most max. */
+/* Opens pidfds of at most max processes that carry the mark of that node, and returns their number. */
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max);
-/* Waits until all these processes have ended, and closes the pidfds. False: some live after msec. */
+/* Waits until all these processes have ended, and closes the pidfds. Returns false if some still live after msec. */
 bool lab_all_end(int *pidfds, size_t n, int msec);

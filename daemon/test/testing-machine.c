@@ -24,7 +24,7 @@ static FakeTrainer *trainer_of(const Process *p)
     return trainer_in(machine_of(p->needs), p->slot);
 }
 
-/* A descriptor is the place of a living channel in this list. */
+/* A fake descriptor is the index of an open channel in this list. */
 static FakeTrainer *channels[2 * RECORD_SLOTS_MAX];
 
 static FakeTrainer *behind(int fd)
@@ -33,7 +33,7 @@ static FakeTrainer *behind(int fd)
     return channels[fd];
 }
 
-static RankLog *newest_log; /* its process is started next */
+static RankLog *newest_log; /* the log whose process is started next */
 
 int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *program, Process *ret,
                   Error *err)
@@ -41,7 +41,7 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
     Machine *machine = machine_of(needs);
     FakeTrainer *t = trainer_in(machine, slot);
     int fd = 0;
-    assert_null(t->process); /* the slot is clear */
+    assert_null(t->process); /* the slot must be clear */
     assert_string_equal(program->argv[1], "run");
     assert_int_equal(program->output, PIPE);
     if (machine->check_program)
@@ -76,7 +76,7 @@ bool process_reap(Process *p, siginfo_t *ret)
     return p->exited = true;
 }
 
-/* is_ours: of no process of a rank that has a slot may be said that it is an orphan. */
+/* Also checks is_ours, which must return true for every process of a rank that holds a slot. */
 bool process_is_gone(const Process *p, _unused_ const char *run_dir, bool (*is_ours)(void *, pid_t),
                      void *userdata)
 {
@@ -130,7 +130,7 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
         t->alive_usec = message->alive_usec;
     if (message->type == CHANNEL_ASSIGN) {
         t->assigned = *message;
-        t->assigned.assign.spec = NULL; /* borrowed */
+        t->assigned.assign.spec = NULL; /* the spec is borrowed */
     }
     if (message->type == CHANNEL_GO)
         memcpy(t->address, message->address, sizeof(t->address));
@@ -209,7 +209,7 @@ void prints(Machine *machine, int slot, const char *line)
 
 void machine_end(void) { assert_int_equal(n_logs, 0); }
 
-/* ---- what the test says ---- */
+/* ---- actions of the test ---- */
 
 static bool is_other_child(_unused_ void *userdata, pid_t pid) { return pid == OTHER_CHILD; }
 
@@ -268,7 +268,7 @@ void hangs_up(Machine *machine, int slot)
     t->process->events.heard(t->process->events.userdata);
 }
 
-/* ---- who hears of it ---- */
+/* ---- events that do nothing ---- */
 
 static void on_nothing(_unused_ void *userdata) {}
 static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}

@@ -107,7 +107,7 @@ static void on_job(void *userdata, const char *job)
     (void)snprintf(n->forgotten, sizeof(n->forgotten), "%s", job);
 }
 
-/* ---- begun and ended ---- */
+/* ---- start and end ---- */
 
 static void begin(TestNode *n, const char *name, char machine, uint64_t incarnation)
 {
@@ -320,7 +320,7 @@ void make_ready(const char *job, int64_t generation, int slot)
     assert_int_equal(state_of(&n1, job, generation, 0), RANK_READY);
 }
 
-/* ---- what the nodes wrote ---- */
+/* ---- records of the nodes ---- */
 
 int64_t put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease)
 {
@@ -391,7 +391,7 @@ uint64_t killed_of(const TestNode *n, const char *job, int64_t generation)
     return killed_usec;
 }
 
-/* ---- what trainers were told ---- */
+/* ---- messages to trainers ---- */
 
 void assert_killed(TestNode *n, int slot, bool killed)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-node.h - two whole nodes, n1 and n2, on the seams of testing-seams.h; the test plays the leader of cluster
- * "lab".
+/* testing-node.h - two whole nodes, n1 and n2, on the seams of testing-seams.h; the test acts as the leader of
+ * cluster "lab".
  *
- * Ownership: nodes_end() frees both, and what they hold.
+ * Ownership: nodes_end() frees both nodes, and what they hold.
  * Units:     microseconds.
- * Errors:    none: what goes wrong ends the test.
+ * Errors:    none: a failure ends the test.
  * Threads:   main thread only.
  */
 #pragma once
@@ -21,31 +21,31 @@ typedef struct TestNode {
     Machine machine;
     uint64_t incarnation;
     bool is_probed, health_under_way;
-    char *file; /* history.json; NULL: there is none */
+    char *file; /* content of history.json; NULL: there is no file */
     Manager *manager;
 
-    /* The calls that its Manager has made, counted, and the last values that they passed. */
+    /* Numbers of the calls that the Manager has made, and the last values that it passed. */
     int n_registered, n_draining, n_ended, n_failed, n_fenced, n_renewals, n_losses, n_left_health;
     int n_checks, n_clears, n_doctors, n_committed, n_refused;
     int n_ranks_started, n_ranks_ended, n_steps, n_saves, n_ticks;
-    char forgotten[RECORD_JOB_MAX + 1]; /* the last job */
+    char forgotten[RECORD_JOB_MAX + 1]; /* the job that was forgotten last */
     ExitVerdict last_end;
-    Error failed; /* the last one */
+    Error failed; /* the last error */
 } TestNode;
 
 extern TestNode n1, n2;
 
-/* Nothing runs yet. */
+/* Prepares both nodes; no Manager runs yet. */
 void nodes_begin(void);
 void nodes_end(void);
-/* Both, for cmocka; job a is submitted. */
+/* nodes_begin() and nodes_end() for cmocka; job a is submitted. */
 int nodes_set_up(void **state);
 int nodes_tear_down(void **state);
 /* Makes and starts the Manager, which has no lease yet. */
 void start(TestNode *n);
-/* start(), a lease, and answers until its record is there. */
+/* start(), then a lease, and all answers until the node's record is in etcd. */
 void join(TestNode *n);
-/* The process ends, and another one begins later on that machine. */
+/* Ends the node's process, and starts another one on the same machine with this incarnation. */
 void restart(TestNode *n, uint64_t incarnation);
 
 /* ---- the leader's records ---- */
@@ -53,36 +53,36 @@ void restart(TestNode *n, uint64_t incarnation);
 /* The submission of job a, and of other jobs, until the test changes it. */
 extern char submission[SUBMISSION_BYTES];
 void submit(const char *job);
-/* A world of the ranks that the slots of both nodes give. Returns its revision. */
+/* Puts a world whose ranks are in these slots of n1 and n2. Returns its revision. */
 int64_t decide(const char *job, int64_t generation, uint64_t slots1, uint64_t slots2);
-/* Puts the record with that submission. */
+/* Puts the phase with the present submission. */
 void set_phase(const char *job, PhaseRecord phase);
 void let_go(const char *job, int64_t generation);
 void set_rendezvous(const char *job, int64_t generation, const char *address);
 void remove_job(const char *job);
-/* decide(), and its trainers say what they must until the last one has got `go`. */
+/* decide(), then all messages of its trainers until the last one has got `go`. */
 void run_world(const char *job, int64_t generation, uint64_t slots1, uint64_t slots2);
-/* decide() for a world of one rank on n1, which gets ready and may not go yet. */
+/* decide() for a world of one rank on n1, which becomes ready and may not go yet. */
 void make_ready(const char *job, int64_t generation, int slot);
 
-/* ---- what the nodes wrote ---- */
+/* ---- records of the nodes ---- */
 
-/* Somebody writes a record under the node's name that calls it bad. Returns the revision. */
+/* Writes, as a stranger, a record under the node's name with the verdict isolate. Returns the revision. */
 int64_t put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease);
-/* The node's key; the test ends if there is none. */
+/* Returns the node's key; ends the test if there is none. */
 const StoredKey *node_key(const TestNode *n);
 bool has_node_key(const TestNode *n);
 NodeRecord node_record(const TestNode *n);
-/* The report's key; NULL: there is none. */
+/* Returns the report's key; NULL: there is none. */
 const StoredKey *report_key(const TestNode *n, const char *job, int64_t generation);
-/* To be cleared by the caller. */
+/* The caller must clear the result. */
 RanksRecord report_of(const TestNode *n, const char *job, int64_t generation);
 RankState state_of(const TestNode *n, const char *job, int64_t generation, size_t i);
 uint64_t killed_of(const TestNode *n, const char *job, int64_t generation);
 
-/* ---- what trainers were told ---- */
+/* ---- messages to trainers ---- */
 
-/* The trainer of that slot got SIGKILL, or did not. */
+/* Checks that the trainer of that slot got SIGKILL, or did not. */
 void assert_killed(TestNode *n, int slot, bool killed);
-/* How many messages of that type it got. */
+/* Returns the number of messages of that type that the slot's trainer has got. */
 int told(TestNode *n, int slot, ChannelType type);

@@ -22,7 +22,7 @@ Fake *fake;
 __typeof__(clock_boottime_usec) __real_clock_boottime_usec, __wrap_clock_boottime_usec;
 __typeof__(nanosleep) __wrap_nanosleep;
 __typeof__(poll) __real_poll;
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_msec); /* glibc's is said not to read */
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_msec); /* glibc's fds is write-only */
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 __typeof__(cgroup_destroy) __wrap_cgroup_destroy;
@@ -34,7 +34,7 @@ uint64_t __wrap_clock_boottime_usec(void)
     static uint64_t began_usec;
     if (!began_usec)
         began_usec = __real_clock_boottime_usec();
-    return began_usec + fake->late_usec; /* it stands but for what the test adds */
+    return began_usec + fake->late_usec; /* the clock moves only by late_usec */
 }
 
 int __wrap_nanosleep(const struct timespec *pause, _unused_ struct timespec *left)
@@ -62,7 +62,7 @@ int __wrap_open(const char *path, int flags, ...)
 
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_msec)
 {
-    if (timeout_msec >= 0) { /* else the keeper waits for its sdtraind */
+    if (timeout_msec >= 0) { /* else the keeper waits for the end of its sdtraind */
         fake->n_polls++;
         if (n != 1 || fds->fd < 0 || timeout_msec != 100)
             _exit(98);
@@ -80,7 +80,7 @@ int __wrap_cgroup_destroy(const CgroupBase *base, Error *err)
     return r < 0 ? error_set(err, r, "the cgroup stays") : 0;
 }
 
-/* The file that takes what is written on standard error from begin_log() on, and standard error itself meanwhile. */
+/* From begin_log() to end_log(): the file that gets standard error, and the original standard error. */
 static int log_file = -1, standard_error = -1;
 
 void begin_log(void)
@@ -90,7 +90,7 @@ void begin_log(void)
     assert_int_equal(dup2(log_file, 2), 2);
 }
 
-static char log_text[16384]; /* of the log that ended last */
+static char log_text[16384]; /* the text of the log that ended last */
 
 int n_in_log(const char *text)
 {
@@ -100,7 +100,7 @@ int n_in_log(const char *text)
     return n;
 }
 
-/* Ends it; how often it has that text. */
+/* Ends the log. Returns how often the log contains that text. */
 int end_log(const char *text)
 {
     const ssize_t n = pread(log_file, log_text, sizeof(log_text) - 1, 0);
@@ -111,7 +111,7 @@ int end_log(const char *text)
     return n_in_log(text);
 }
 
-/* The parent; -1: it is gone. */
+/* Returns the parent of a process; -1: the process has ended. */
 static pid_t parent_of(pid_t pid)
 {
     char path[64], text[512];
@@ -125,15 +125,16 @@ static pid_t parent_of(pid_t pid)
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
 
-/* This code looks at every process there is: with a bug in it, the test must not end any but its own. */
+/* Ends the program if pid is not a descendant of the test. The tested code looks at all processes of the machine,
+ * and a bug in it must not kill a process outside the test. */
 static void check_is_below_the_test(pid_t pid)
 {
     bool good = pid > 1 && pid != getpid();
     for (pid_t at = pid; good && at != fake->test;) {
         const pid_t parent = parent_of(at);
         if (parent < 0 && at == pid)
-            return;                     /* it is gone */
-        at = parent < 0 ? pid : parent; /* one on the way has gone: it has another parent now */
+            return;                     /* the process has ended */
+        at = parent < 0 ? pid : parent; /* an ancestor has ended: follows the new parents */
         good = at > 1 || at == fake->test;
     }
     if (!good) {
@@ -170,7 +171,7 @@ long __wrap_syscall(long number, ...)
     va_end(ap);
     if (number == SYS_pidfd_send_signal) {
         const pid_t pid = pid_of(a[0]);
-        if (pid > 0) /* else it is gone */
+        if (pid > 0) /* else the process has ended */
             check_is_below_the_test(pid);
         fake->n_kills++;
         if (fake->nobody_dies)
@@ -181,7 +182,7 @@ long __wrap_syscall(long number, ...)
 
 /* ---- processes ---- */
 
-/* Begins a shell that waits for its input, which the test holds, with that mark ("": none). */
+/* Starts a shell with that mark ("": none), which waits for input from the test. */
 pid_t begin(const char *mark, bool own_session, uid_t uid)
 {
     char up[8];
@@ -224,7 +225,7 @@ bool lives(pid_t pid)
     return info.si_pid == 0;
 }
 
-/* It was killed; and is reaped. */
+/* Checks that the process was killed by SIGKILL, and reaps it. */
 void expect_killed(pid_t pid)
 {
     int status = 0;

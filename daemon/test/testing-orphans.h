@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-orphans.h - real processes with and without marks for the tests of orphans.c, and a clock, a cgroup, a poll
- * and a SIGKILL that do what the test says.
+/* testing-orphans.h - for the tests of orphans.c: real processes with and without marks, and a fake clock, cgroup,
+ * poll() and SIGKILL.
  *
  * A program that links testing-orphans.c wraps clock_boottime_usec(), nanosleep(), open(), poll(), cgroup_destroy(),
- * syscall() and kill(). None of them ends a process that the test has not begun: the program ends first.
+ * syscall() and kill(). No wrapper ends a process that the test has not started: the program ends first.
  *
- * Ownership: finish() and expect_killed() reap what begin() has begun.
+ * Ownership: finish() and expect_killed() reap the processes that begin() has started.
  * Units:     microseconds.
- * Errors:    none: what goes wrong ends the test.
+ * Errors:    none: a failure ends the test.
  * Threads:   main thread only.
  */
 #pragma once
@@ -17,40 +17,40 @@
 
 /* The state of the fakes that stand between the code and the system; shared with children. */
 typedef struct Fake {
-    uint64_t late_usec;    /* the clock is ahead */
-    uint64_t destroy_usec; /* the end of the cgroups takes so long */
-    int destroys[64];      /* what each end of the cgroups says */
+    uint64_t late_usec;    /* how far the clock is ahead */
+    uint64_t destroy_usec; /* duration of each cgroup_destroy() */
+    int destroys[64];      /* results of the calls of cgroup_destroy() */
     int n_destroys;
-    bool nobody_dies; /* SIGKILL is late, and no poll sees an end */
+    bool nobody_dies; /* SIGKILL has no effect yet, and poll() sees no end */
     int n_kills;
-    int n_polls;       /* for the end of what was killed */
-    int seen_environs; /* so often an environment is seen before it is empty, as in an exec; 0: ever */
-    int ends_at_pause; /* at that pause the child `ends` gets SIGKILL */
+    int n_polls;       /* polls for the end of killed processes */
+    int seen_environs; /* from this read on an environment is empty, as in an exec; 0: never */
+    int ends_at_pause; /* at this pause the child `ends` gets SIGKILL */
     pid_t ends;
     int n_pauses;
     pid_t test;
 } Fake;
 
 extern Fake *fake;
-extern char run_dir[64], other_dir[64]; /* the second begins as the first */
+extern char run_dir[64], other_dir[64]; /* the name of other_dir begins with that of run_dir */
 extern const CgroupBase no_cgroups;
 
-/* To be called first; `test` is the process below which anything may be ended. */
+/* Must be called first. test: the process whose descendants may be killed. */
 void orphans_begin(pid_t test);
 int orphans_set_up(void **state);
 int orphans_tear_down(void **state);
 
-/* Begins a shell that waits for its input, which the test holds, with that mark ("": none); uid 0: of this user. */
+/* Starts a shell with that mark ("": none), which waits for input from the test; uid 0: as this user. */
 pid_t begin(const char *mark, bool own_session, uid_t uid);
 pid_t begin_marked(const char *of, int slot);
 bool lives(pid_t pid);
-/* It was killed; and is reaped. */
+/* Checks that the process was killed by SIGKILL, and reaps it. */
 void expect_killed(pid_t pid);
-/* Ends what lives. */
+/* Kills and reaps a process, which must still live. */
 void finish(pid_t pid);
 
-/* Keeps what is written on standard error, until end_log(), which says how often it has that text. */
+/* Captures standard error until end_log(), which returns how often the captured text contains `text`. */
 void begin_log(void);
 int end_log(const char *text);
-/* How often the log that ended last has it. */
+/* Returns how often the text that was captured last contains `text`. */
 int n_in_log(const char *text);

@@ -17,7 +17,7 @@ enum {
 /* ---- the store ---- */
 
 typedef struct Change {
-    char key[KEY_MAX], *value; /* value NULL: it went */
+    char key[KEY_MAX], *value; /* value NULL: the key was deleted */
     int64_t created, revision, version, lease;
 } Change;
 
@@ -103,8 +103,8 @@ static EtcdKeyValue kv_of(const StoredKey *k)
 
 struct EtcdCall {
     const Etcd *etcd;
-    EtcdCall **home;       /* where the node keeps it; NULL: nowhere */
-    char key[KEY_MAX];     /* that is read, or is written first */
+    EtcdCall **home;       /* the node's pointer to this call; NULL: none */
+    char key[KEY_MAX];     /* the key that is read, or that is written first */
     EtcdRangeHandler read; /* NULL: a transaction */
     EtcdTxnHandler written;
     void *userdata;
@@ -114,7 +114,7 @@ struct EtcdCall {
         int64_t equals;
     } guards[OPS_MAX];
     size_t n_guards, n_ops;
-    int64_t ends_lease;  /* 0: it is a transaction, or a read */
+    int64_t ends_lease;  /* the lease to be revoked; 0: a transaction or a read */
     EtcdOp ops[OPS_MAX]; /* keys and values are copies */
 };
 
@@ -330,9 +330,9 @@ void answer_all(void)
 
 struct EtcdWatch {
     const Etcd *etcd;
-    char key[KEY_MAX]; /* or a prefix */
+    char key[KEY_MAX]; /* key or prefix */
     bool is_prefix, is_listed;
-    int64_t shown; /* revision */
+    int64_t shown; /* the last revision that was shown */
     EtcdWatchHandler handler;
     void *userdata;
 };
@@ -379,7 +379,7 @@ static bool concerns(const EtcdWatch *w, const char *key)
     return w->is_prefix ? strncmp(key, w->key, strlen(w->key)) == 0 : strcmp(key, w->key) == 0;
 }
 
-/* The key's last change up to that revision; NULL: it did not exist then. */
+/* Returns the key's last change up to that revision; NULL: the key did not exist then. */
 static const Change *at(const char *key, int64_t then)
 {
     const Change *last = NULL;
@@ -404,7 +404,7 @@ static EtcdEvent event_of(const Change *c)
                               .lease = c->lease}};
 }
 
-/* The first change of each key stands for the key. */
+/* Returns whether this is the first change of its key. Lists go by the first change of each key. */
 static bool is_first(size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -413,7 +413,7 @@ static bool is_first(size_t i)
     return true;
 }
 
-/* All that is different from what was shown, in one call: deletes first. */
+/* Shows all differences from what was shown before, in one call, deletions first. */
 static void list(EtcdWatch *w)
 {
     EtcdEvent events[2 * KEYS_MAX];
@@ -441,7 +441,7 @@ static void list(EtcdWatch *w)
     w->handler(events, n, revision, initial, w->userdata);
 }
 
-/* Shows the changes of its next revision; false: there is none. */
+/* Shows the watch its changes of revision `next`. Returns false if there are none. */
 static bool show_next(EtcdWatch *w, int64_t next)
 {
     EtcdEvent events[OPS_MAX + KEYS_MAX];
@@ -455,7 +455,7 @@ static bool show_next(EtcdWatch *w, int64_t next)
     return n > 0;
 }
 
-/* prefix NULL: all watches of that node. */
+/* Shows a node's watches what they have not shown. prefix NULL: all its watches. Returns whether there was anything. */
 static bool show_by(const Etcd *etcd, const char *prefix)
 {
     bool any = false;
@@ -526,14 +526,14 @@ static EtcdLease *leases[LEASES_MAX];
 static int64_t last_lease;
 static struct {
     int64_t id;
-} living[32]; /* leases in etcd; id 0: free place */
+} living[32]; /* leases in etcd; id 0: the entry is free */
 
 static bool lease_lives(int64_t id)
 {
     for (size_t i = 0; i < ELEMENTSOF(living); i++)
         if (living[i].id == id)
             return true;
-    return id == FIRST_LEASE; /* of a workload without a node around it */
+    return id == FIRST_LEASE; /* the lease of a workload without a node around it */
 }
 
 static EtcdLease *lease_at(const Etcd *etcd)
@@ -618,7 +618,7 @@ void expire(const Etcd *etcd)
 {
     int64_t id = lease_of(etcd);
     assert_true(id != 0);
-    (void)end_lease(id); /* it may have been ended by its id */
+    (void)end_lease(id); /* the test may have ended the lease by its id */
 }
 
 void notify_lost(const Etcd *etcd)
@@ -641,7 +641,7 @@ void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler,
 
 EtcdHistory etcd_history(const Etcd *etcd) { return etcd->history; }
 
-/* ---- begun and ended ---- */
+/* ---- start and end ---- */
 
 void seams_begin(void)
 {

@@ -13,7 +13,7 @@ uint64_t clock_realtime_usec(void) { return now_usec + ahead_usec; }
 uint64_t clock_monotonic_usec(void) { return now_usec; }
 
 static struct {
-    Timer *timer; /* NULL: free place */
+    Timer *timer; /* NULL: the entry is free */
     uint64_t due_usec, serial;
     bool idle;
 } timers[TIMERS_MAX];
@@ -74,7 +74,7 @@ static bool fire_one(uint64_t until_usec)
     void *userdata = timer->userdata;
     now_usec = MAX(now_usec, timers[first].due_usec);
     timer_stop(timer);
-    due(userdata); /* the timer may be gone afterwards */
+    due(userdata); /* due() may have freed the timer */
     return true;
 }
 

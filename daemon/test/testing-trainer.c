@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-trainer.c - stands in for sdtrainer in the daemon's tests: speaks the channel, trains
- * nothing, and fails as its environment tells it.
+/* testing-trainer.c - replaces sdtrainer in the daemon's tests: speaks the channel, trains nothing, and fails as its
+ * environment says.
  *
- *   FAKE_STEPS=n        last step (10)           FAKE_STEP_MSEC=n   a step takes (5)
+ *   FAKE_STEPS=n        last step (10)           FAKE_STEP_MSEC=n   duration of a step (5)
  *   FAKE_SAVE_EVERY=n   save each n steps (0)    FAKE_PRINT=n       print n bytes at start
- *   FAKE_AT="rank:step:what" what it does there: kill, segv, exitN, errorN, hang, stop
- *   FAKE_CHILD=group|session|bare  start a process that outlives us, in our group, its own session, or there with
- *                       nothing in its environment
+ *   FAKE_AT="rank:step:what"  what that rank does at that step: kill, segv, exitN, errorN, linger, hang, stop
+ *   FAKE_CHILD=group|session|bare  start a process that outlives this one: in the same group, in a session of its
+ *                       own, or in a session of its own and with an empty environment
  *   FAKE_HOLD=1         never ready              FAKE_DEAF=1        never reads its channel
- *   FAKE_SAY=1          say in the log where we are told to meet
- *   FAKE_LAST_MSEC=n    ranks but 0 are done, and end so much later (0)
- */
+ *   FAKE_SAY=1          print the address at which the ranks meet
+ *   FAKE_LAST_MSEC=n    ranks other than 0 exit n ms after their last step (0) */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "protocol/channel.h"
@@ -55,7 +54,7 @@ static void arm(Fake *f, uint64_t usec)
 {
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(usec / USEC_PER_SEC),
                                            .tv_nsec = (long)(usec % USEC_PER_SEC * 1000)}};
-    (void)timer_settime(f->dead_man, 0, &when, NULL); /* a made timer takes any time */
+    (void)timer_settime(f->dead_man, 0, &when, NULL); /* cannot fail: the timer exists */
 }
 
 static void start_child(void)
@@ -81,7 +80,7 @@ static void start_child(void)
     char c;
     (void)!read(ready[0], &c, 1);
     if (strcmp(kind, "group") != 0)
-        (void)wait(NULL); /* the one between, or it would be counted with us */
+        (void)wait(NULL); /* reaps the process in between, so that it is not counted */
 }
 
 static void fail_here(Fake *f)
@@ -98,7 +97,7 @@ static void fail_here(Fake *f)
     if (strcmp(f->what, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(f->what, "segv") == 0) {
-        (void)signal(SIGSEGV, SIG_DFL); /* not the sanitizer's */
+        (void)signal(SIGSEGV, SIG_DFL); /* not the sanitizer's handler */
         (void)raise(SIGSEGV);
     } else if (strcmp(f->what, "stop") == 0) {
         (void)raise(SIGSTOP);
@@ -108,13 +107,13 @@ static void fail_here(Fake *f)
     } else if (strncmp(f->what, "error", 5) == 0) {
         say(&error);
         _exit(code);
-    } else if (strcmp(f->what, "linger") == 0) { /* says why, and then does not go */
+    } else if (strcmp(f->what, "linger") == 0) { /* sends its error, and does not exit */
         error.exit_code = 81;
         say(&error);
         for (;;)
             (void)pause();
     } else if (strcmp(f->what, "hang") == 0) {
-        for (;;) /* alive in every other way: only its progress stops */
+        for (;;) /* only its progress stops */
             (void)poll(NULL, 0, -1);
     }
 }
@@ -148,7 +147,7 @@ static void take(Fake *f, const ChannelMessage *m)
     }
 }
 
-/* Takes what comes until the time is over; -1: until something has come. */
+/* Handles messages for msec milliseconds; -1: until one has arrived. */
 static void listen_for(Fake *f, int msec)
 {
     uint64_t end_usec = clock_boottime_usec() + (uint64_t)MAX(msec, 0) * 1000;
@@ -183,7 +182,7 @@ static void save(Fake *f)
                             .stage = STAGE_SAVING};
     f->saving = true;
     f->save = false;
-    say(&stage); /* etcd may be silent for longer than a step may take */
+    say(&stage); /* etcd may be silent for longer than a step's bound */
     say(&m);
     while (f->saving)
         listen_for(f, -1);

@@ -87,10 +87,10 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
 static void on_commit_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Commit *commit = userdata;
-    commit->call = NULL; /* it frees itself */
+    commit->call = NULL; /* the call frees itself */
     const char *why = r < 0 ? err->text : "";
     if (r == 0)
-        r = fault("commit-answer-lost"); /* done, but we don't know */
+        r = fault("commit-answer-lost"); /* as if etcd's answer were lost */
     if (r < 0)
         commit_retry_later(commit, r, why);
     else if (result->succeeded)
@@ -99,7 +99,7 @@ static void on_commit_written(int r, const Error *err, const EtcdTxnResult *resu
         commit_read(commit);
 }
 
-/* The progress record: as rank 0 said last, with the mark that is committed now. */
+/* Encodes the progress record: rank 0's last progress, with the mark of this commit. */
 static char *encode_mark(const LocalWorld *local, CommitMark mark)
 {
     ProgressRecord record = local->progress.record;
@@ -118,12 +118,12 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
 {
     LocalWorld *local = commit->local;
     const char *cluster = local->job->workload->needs.config->cluster;
-    if (local->progress.writer.call) { /* it may count after ours, and has the mark of before */
+    if (local->progress.writer.call) { /* its write may be executed after ours, with the old mark */
         timer_start(local->job->workload->needs.timers, &commit->retry, RETRY_MSEC * USEC_PER_MSEC,
                     on_commit_retry, commit);
         return;
     }
-    record_writer_hold(&local->progress.writer); /* until it is known what has become of ours */
+    record_writer_hold(&local->progress.writer); /* until etcd has answered our write */
     record_writer_doubt(&local->progress.writer);
     char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
     const EtcdCompare guards[] = {
@@ -167,7 +167,8 @@ static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *lin
     return false;
 }
 
-/* A world whose record was put once more, by hand, begins anew where it once began: it has committed more than this. */
+/* Returns whether the world has already committed this step or a later one: a world whose record was put once more,
+ * by hand, begins anew at its old step. */
 static bool is_behind(const Commit *commit, const CheckpointsRecord *record)
 {
     const CommitMark newest = mark_of(&commit->lines[commit->n_lines - 1]),
@@ -181,7 +182,7 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
     Commit *commit = userdata;
     LocalWorld *local = commit->local;
     const char *cluster = local->job->workload->needs.config->cluster;
-    commit->call = NULL; /* it frees itself */
+    commit->call = NULL; /* the call frees itself */
     if (r < 0) {
         commit_retry_later(commit, r, err->text);
         return;
@@ -284,7 +285,8 @@ int commit_found(Commit *commit, const ChannelMessage *found)
     if (found->more)
         return 0;
     CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
-    /* A newer checkpoint is not there any more, or does not verify: no mark may ask for it again. */
+    /* A newer checkpoint, which the mark names, does not exist any more or does not verify. The found one gets the
+     * present generation, so that no mark requests the missing one again. */
     if (commit_mark_is_before(mark_of(newest), commit->local->progress.record.committed))
         newest->generation = commit->local->generation;
     begin(commit);

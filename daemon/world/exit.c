@@ -12,12 +12,12 @@
 
 void exit_repair_text(char *text) { printable_repair(text); }
 
-/* The length of a text that leaves room for the leader's own words before it: a record's text has 255 bytes. */
+/* Length of a text that leaves room for a text of the leader before it: a record's text has 255 bytes. */
 enum { COMFORTABLE_BYTES = 191 };
 
 static void copy_whole(char *ret, size_t size, const char *text)
 {
-    (void)snprintf(ret, size, "%s", text); /* a longer one is cut */
+    (void)snprintf(ret, size, "%s", text); /* a longer text is cut */
     printable_repair(ret);
 }
 
@@ -41,8 +41,9 @@ void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *res
 
 static void set_text(ExitVerdict *v, const char *text) { copy(v->text, text); }
 
-/* A trainer's own log line about its daily work explains no death, and neither does one after which it went on: a
- * warning, a save that failed. A library's last cry does. */
+/* Returns whether the last line explains the rank's end. A trainer's log line about its daily work does not, and
+ * neither does a line after which the trainer went on: a warning, or a save that failed. A library's last message
+ * does. */
 static bool explains(const char *line)
 {
     static const char *const daily[] = {" info sdtrainer: ", " debug sdtrainer: ",

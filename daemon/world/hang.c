@@ -24,7 +24,7 @@ static bool waits_for_another(const Workload *w, const Rank *rank)
         if (is_watched(other) && other->local == rank->local &&
             other->watchdog.stage != STAGE_READY && is_behind(&other->watchdog, &rank->watchdog))
             return true;
-    return false; /* nobody is behind himself */
+    return false; /* no rank is behind itself */
 }
 
 static void declare_hung(Rank *rank, uint64_t now_usec)
@@ -54,7 +54,7 @@ void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
                                    .startup_usec = (uint64_t)(c->startup_sec * 1e6),
                                    .save_usec = (uint64_t)(c->save_sec * 1e6),
                                    .factor = c->hang_factor};
-    uint64_t hung = 0; /* slots */
+    uint64_t hung = 0; /* a set of slots */
     Rank *rank;
     SLOTS_FOREACH (&w->slots, rank) {
         if (!is_watched(rank))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hang.h - looks at every rank's progress, a few times a second.
+/* hang.h - checks every rank's progress, a few times a second.
  *
- * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. If several ranks of a
- * local world exceed their bounds, only those furthest behind are reported and killed: the others wait for them.
+ * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. If several ranks of
+ * a local world exceed their bounds, only those furthest behind are reported and killed: the others wait for them.
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.
@@ -15,5 +15,6 @@
 
 typedef struct Workload Workload;
 
-/* stood_still_usec: how long this process itself did not run just now; that time counts against no rank. */
+/* Checks all ranks. stood_still_usec: how long this process itself did not run just now; that time does not count
+ * against any rank. */
 void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec);

@@ -15,7 +15,7 @@
 
 enum {
     JOBS_MAX = 4096,
-    LAST_SEC = 2, /* that the other ranks of a job have to end when rank 0 says that it is done */
+    LAST_SEC = 2, /* time for a job's other ranks to exit when rank 0 is done */
 };
 
 /* ---- the list ---- */
@@ -52,10 +52,10 @@ LocalJob *local_job_free(LocalJob *job)
     if (!job)
         return NULL;
     assert(!job->local || job->local->job == job);
-    (void)local_world_free(job->local); /* NULL always */
+    (void)local_world_free(job->local); /* always returns NULL */
     while (job->over) {
         LocalWorld *next = job->over->next;
-        (void)local_world_free(job->over); /* NULL always */
+        (void)local_world_free(job->over); /* always returns NULL */
         job->over = next;
     }
     free(job);
@@ -75,10 +75,10 @@ void job_forget_if_idle(LocalJob *job)
     *at = job->next;
     w->n_jobs--;
     w->events.job_forgotten(w->events.userdata, job->name);
-    (void)local_job_free(job); /* NULL always */
+    (void)local_job_free(job); /* always returns NULL */
 }
 
-/* ---- what the watches say ---- */
+/* ---- events of the watches ---- */
 
 static void settle_over(LocalJob *job);
 
@@ -104,7 +104,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (!world) {
         job->world_revision = 0;
         end_local_world(job, "the job was removed");
-        /* The leader needs no more: it has read how they ended. */
+        /* The leader has read how these ranks ended, and needs no more reports. */
         local_worlds_forget_reported(job);
         settle_over(job);
         if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
@@ -118,11 +118,10 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     char why[64];
     (void)snprintf(why, sizeof(why), "generation %lld replaces it", (long long)world->generation);
     job->world_revision = revision;
-    if (strcmp(job->submission, world->submission) !=
-        0) /* born again: nothing is known of its steps */
+    if (strcmp(job->submission, world->submission) != 0) /* a new job: its steps are unknown */
         job->first_steps_usec = 0;
     memcpy(job->submission, world->submission, sizeof(job->submission));
-    (void)fault("world.seen"); /* at this and the faults below a test ends the daemon */
+    (void)fault("world.seen"); /* a test may end the daemon at this fault point and those below */
     end_local_world(job, why);
 
     PlannedRank local_ranks[RECORD_SLOTS_MAX];
@@ -147,8 +146,8 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     job_advance(job);
 }
 
-/* The record is of a world after the present one, whatever it says: the ranks of the present one end, and are reported
- * under the guard of the new revision. */
+/* Called for a world's record that cannot be decoded. Such a record is newer than the present world: the ranks of
+ * the present world end, and are reported under the guard of the new revision. */
 void job_lose_world(LocalJob *job, int64_t revision)
 {
     if (revision <= job->world_revision)
@@ -172,7 +171,8 @@ void job_set_phase(LocalJob *job, const PhaseRecord *phase)
         job_forget_if_idle(job);
 }
 
-/* The newest word counts, not the highest generation: a job that was deleted and born again begins anew. */
+/* Takes the newest change, not the highest generation: the generations of a job that was deleted and submitted again
+ * begin at 1 again. */
 void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record)
 {
@@ -190,18 +190,18 @@ void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
     }
 }
 
-/* Fewer ranks have more grains each. */
+/* Scales the known time to this world size: fewer ranks have more grains each. */
 uint64_t job_first_steps_usec(const LocalJob *job, int world_size)
 {
     int share = (job->first_steps_size + world_size - 1) / world_size;
     return job->first_steps_usec * (uint64_t)MAX(share, 1);
 }
 
-/* ---- what can be done now ---- */
+/* ---- advancing a job ---- */
 
-/* Each kind of record has a watch of its own, which may be behind the others: of a job that was deleted and
- * submitted again, the phase of one life may be known beside the world of the other, and their generations
- * say nothing about each other. */
+/* Returns whether the phase is of the world's submission. Each kind of record has its own watch, which may be behind
+ * the others: after a job was deleted and submitted again, the phase of one submission may be known together with
+ * the world of the other, and their generations cannot be compared. */
 static bool phase_concerns(const LocalJob *job, const LocalWorld *local)
 {
     return job->has_phase && strcmp(job->phase.submission, local->submission) == 0;
@@ -248,7 +248,7 @@ static void send_go(LocalWorld *local)
         return;
     if (local->world_size > 1 && (job->rendezvous_generation != local->generation ||
                                   job->rendezvous_revision <= local->world_revision))
-        return; /* a rank that is alone meets nobody and has no rendezvous store */
+        return; /* only a world of one rank needs no rendezvous */
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->is_ready || rank->has_gone)
@@ -280,8 +280,8 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* Whether it is dead, and the worlds before it: the list has the newest first. A rank in a lost slot counts as dead
- * once etcd knows of the slot. */
+/* Returns whether the ranks of this world, and of the older worlds after it in the list, are dead. A rank in a lost
+ * slot counts as dead once etcd knows of the slot. */
 static bool is_dead_with_older(const LocalWorld *local)
 {
     while (local && local_world_is_dead(local) && !local_world_is_live(local))
@@ -289,8 +289,8 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
-/* Whether a report of it, or of a world before it, that says less than is known now is under way, or nobody knows what
- * became of it. Such a report may come late, and must not come after the one that says that they are dead. */
+/* Returns whether an outdated report of this world or an older one is under way, or has an unknown outcome. Such a
+ * report may reach etcd late, and must not do so after the report that these ranks are dead. */
 static bool reports_late(const LocalWorld *local)
 {
     for (; local; local = local->next) {
@@ -301,8 +301,9 @@ static bool reports_late(const LocalWorld *local)
     return false;
 }
 
-/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. The leader takes that for
- * the death of all older ranks here, too: a world whose ranks never started waits for those that hold its slots. */
+/* Reports local worlds that are over once their ranks are dead, except for ranks in lost slots. The leader concludes
+ * that all older ranks here are dead, too, so a world whose ranks never started waits for the ranks that hold its
+ * slots. */
 static void settle_over(LocalJob *job)
 {
     for (LocalWorld *t = job->over; t; t = t->next) {
@@ -321,7 +322,7 @@ static void settle_over(LocalJob *job)
     }
 }
 
-/* Pending, stopped, succeeded and failed end the ranks of their generation, and so does a pause. */
+/* The phases pending, stopped, succeeded and failed end the ranks of their generation, and so does a pause. */
 static void end_by_phase(LocalJob *job)
 {
     JobPhase phase = job->phase.phase;
@@ -331,7 +332,7 @@ static void end_by_phase(LocalJob *job)
          phase != PHASE_FAILED && job->phase.pause_usec == 0))
         return;
     if (clock_boottime_usec() < job->ends_usec)
-        return; /* they are done, too, and on their way out */
+        return; /* the job has succeeded: its ranks get time to exit */
     char why[64];
     (void)snprintf(why, sizeof(why), "the job is %s",
                    job->phase.pause_usec ? "pausing" : job_phase_name(phase));

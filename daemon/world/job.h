@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - what etcd says of a job, and this node's part in its world.
+/* job.h - what etcd's records say about a job, and this node's share of its world.
  *
- * Records come from watches in any order: a phase may be known before its world, and a world of a job that was
- * deleted beside the phase of its successor. So the handlers only note what has changed. job_advance() then does
- * whatever can be done, and may be called at any time.
+ * Watches show records in any order: a phase may be known before its world, or the world of a deleted job together
+ * with the phase of its successor. So the handlers only note what has changed. job_advance() then does whatever can
+ * be done, and may be called at any time.
  *
- * A LocalJob collects worlds/<job>, phases/<job> and rendezvous/<job>/<generation>. A LocalWorld is this node's share
- * of one world: its local ranks (rank and slot) and what is reported of them. When the world has moved, the local world
- * is over: its ranks are killed, their exits are reported, and it is freed.
+ * A LocalJob collects worlds/<job>, phases/<job> and rendezvous/<job>/<generation>. A LocalWorld is this node's
+ * share of one world: its local ranks (rank and slot) and the reports about them. When the world has moved, the
+ * local world is over: its ranks are killed, their exits are reported, and it is freed.
  *
  * Ownership: the Workload owns its LocalJobs, a LocalJob its LocalWorlds. A Rank borrows its LocalWorld.
  * Units:     *_usec in reports is CLOCK_REALTIME, elsewhere CLOCK_BOOTTIME microseconds.
  * Errors:    records that cannot be read are logged and skipped.
  * Threads:   loop thread only.
- * Invariant: I3 (a slot never runs two generations), I6 (a slot serves at most one rank). The present local world of a
- *            job is not over, and was made from the revision that the job knows.
+ * Invariant: I3 (a slot never runs two generations), I6 (a slot serves at most one rank). The present local world of
+ *            a job is not over, and was made from the revision that the job knows.
  */
 #pragma once
 
@@ -36,17 +36,17 @@ typedef struct LocalRank {
 
 struct LocalWorld {
     LocalJob *job;
-    LocalWorld *next; /* in job->over */
+    LocalWorld *next; /* next in job->over */
     int64_t generation;
     int64_t world_revision; /* mod revision of worlds/<job> that this world was read at */
     int world_size;
     ResumePoint resume;
     char submission[SUBMISSION_BYTES];
     char *spec;                       /* the job file; NULL until it is read */
-    char sources[RECORD_SOURCES_MAX]; /* hashes of the data sets, as specs/<job> has them */
+    char sources[RECORD_SOURCES_MAX]; /* hashes of the data sets, from specs/<job> */
     EtcdCall *spec_call;
     Timer spec_retry;
-    /* The world's secret: wiped when every rank here has it. Empty: the world has none, or it is not read yet. */
+    /* The world's secret; wiped when every rank here has it. Empty: the world has none, or it is not read yet. */
     char secret[SECRET_TEXT_BYTES];
     bool has_read_secret; /* `secret` was read, or the world has none */
     EtcdCall *secret_call;
@@ -55,15 +55,16 @@ struct LocalWorld {
     size_t n_local_ranks;
     bool over; /* the world has moved: no rank is started, and only exits are reported */
 
-    /* When the last rank of older worlds on this node was dead; over: and the last of its own. 0: some live. */
+    /* When the last rank of older worlds on this node was dead and, if this world is over, also the last of its own.
+     * 0: some still live. */
     uint64_t killed_usec;
-    bool has_older;           /* there were worlds before it here when it began */
-    int64_t first_step;       /* the first that this world has finished, as rank 0 here says */
-    uint64_t first_step_usec; /* when that was; 0: none is finished, or rank 0 is elsewhere */
-    char address[128];        /* of rank 0's rendezvous store, when rank 0 is here */
+    bool has_older;           /* this node had older worlds of the job when this one began */
+    int64_t first_step;       /* the first step that this world has finished, if rank 0 is here */
+    uint64_t first_step_usec; /* when it was finished; 0: no step is, or rank 0 is elsewhere */
+    char address[128];        /* address of rank 0's rendezvous store, if rank 0 is here */
 
     RecordWriter report;     /* ranks/<job>/<generation>/<node> */
-    RecordWriter rendezvous; /* rendezvous/<job>/<generation>, when rank 0 is here */
+    RecordWriter rendezvous; /* rendezvous/<job>/<generation>, if rank 0 is here */
     Progress progress;
     Commit commit;
 };
@@ -73,51 +74,52 @@ struct LocalJob {
     LocalJob *next;
     char name[RECORD_JOB_MAX + 1];
     int64_t world_revision;            /* mod revision of worlds/<name>; 0: there is no world */
-    char submission[SUBMISSION_BYTES]; /* of the present world, or of the last one */
+    char submission[SUBMISSION_BYTES]; /* submission of the present world, or of the last one */
     bool has_phase;
     PhaseRecord phase; /* valid if has_phase */
-    /* The job has succeeded: until then its ranks may end by themselves (CLOCK_BOOTTIME). 0: it has not. */
+    /* After the job has succeeded: until when its ranks may exit by themselves (CLOCK_BOOTTIME). 0: it has not
+     * succeeded. */
     uint64_t ends_usec;
-    int64_t rendezvous_generation; /* the world that `rendezvous` is of; 0: none is known */
-    int64_t rendezvous_revision;   /* of the newest word about a rendezvous, a deletion too */
+    int64_t rendezvous_generation; /* generation of `rendezvous`; 0: none is known */
+    int64_t rendezvous_revision;   /* of the last change of a rendezvous, deletions too */
     char rendezvous[128];
     /* The longest of the first steps of a world of first_steps_size ranks; 0: unknown. */
     uint64_t first_steps_usec;
     int first_steps_size;
-    LocalWorld *local; /* of the present world; NULL: the world has no rank here */
-    LocalWorld *over; /* a list: local worlds that are over, and not yet dead or not yet reported */
+    LocalWorld *local; /* share of the present world; NULL: the world has no rank here */
+    LocalWorld *over; /* list of local worlds that are over, but not yet dead or not yet reported */
 };
 
-/* Finds or makes the job. NULL: out of memory, or 4096 jobs are known (logged). */
+/* Finds or makes the job. NULL: the name is too long, or 4096 jobs are known (logged). */
 LocalJob *job_get(Workload *w, const char *name);
-/* NULL: nothing is known of that job. */
+/* Returns the job, or NULL if nothing is known of it. */
 LocalJob *job_find(Workload *w, const char *name);
-/* Cancels everything; the ranks must be dead. Accepts NULL, returns NULL. */
+/* Cancels everything and frees the job; its ranks must be dead. Accepts NULL, returns NULL. */
 LocalJob *local_job_free(LocalJob *job);
 
-/* The watches bring a record, or NULL: its key is gone. */
+/* Called when a watch shows a record of the job. NULL: the key was deleted. */
 void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision);
-/* There is a world whose record cannot be read: damaged, or of a later version. */
+/* Called when a world's record cannot be decoded: it is damaged, or of a later version. */
 void job_lose_world(LocalJob *job, int64_t revision);
 void job_set_phase(LocalJob *job, const PhaseRecord *phase);
 void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record);
-/* Does what can be done now: ends, starts, feeds and reports ranks. */
+/* Does what can be done now: ends, starts, assigns and reports ranks. */
 void job_advance(LocalJob *job);
-/* How long a first step of a world of that size may take, judged by an earlier world; 0: unknown. */
+/* Returns how long a first step of a world of that size may take, judged by an earlier world; 0: unknown. */
 uint64_t job_first_steps_usec(const LocalJob *job, int world_size);
 /* Frees the job if neither etcd nor this node knows anything of it any more. */
 void job_forget_if_idle(LocalJob *job);
 
-/* The mod revision of worlds/<job> that guards what this local world writes. */
+/* Returns the mod revision of worlds/<job> that guards the writes of this local world. */
 int64_t local_world_guard_revision(const LocalWorld *local);
-/* A guard did not hold: the world has moved. Kills its ranks at once. */
+/* Called when a guard has failed because the world has moved: kills its ranks at once. */
 void local_world_refused(LocalWorld *local, const char *key);
-/* NULL: the slot of the rank is none of this world. */
+/* Returns the local rank in the slot of that rank; NULL: this world has none there. */
 LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank);
-/* Rank 0, or NULL when rank 0 lives elsewhere. */
+/* Returns rank 0, or NULL if rank 0 is on another node. */
 LocalRank *local_world_rank0(LocalWorld *local);
-/* Whether a rank of this world is not reported as ended, or waits for its slot. */
+/* Returns whether any rank of this world is not reported as exited, or waits for its slot. */
 bool local_world_is_live(const LocalWorld *local);
-/* The report of the ranks has changed: writes it. */
+/* Writes the report of the ranks after a change. */
 void local_world_report(LocalWorld *local);

@@ -17,19 +17,20 @@ enum { SPEC_RETRY_MSEC = 500, SECRET_RETRY_MSEC = 100 };
 static void read_spec(LocalWorld *local);
 static void read_secret(LocalWorld *local);
 
-/* ---- the records it writes ---- */
+/* ---- records of a local world ---- */
 
-/* A world whose record was put once more, or that of a job which was submitted again, has the key of reports of the one
- * before: the newest tells of both. That the ranks of before have ended shows in its killed_usec. */
+/* Returns the newest world with the same key of reports. A world whose record was put once more, or the world of a
+ * job that was submitted again, has the same key as the world before, so the newest reports for both. Its
+ * killed_usec shows that the earlier ranks have ended. */
 static const LocalWorld *reporter_of(const LocalWorld *local)
 {
     const LocalJob *job = local->job;
     if (job->local && job->local->generation == local->generation)
         return job->local;
-    const LocalWorld *t = job->over; /* the newest comes first */
+    const LocalWorld *t = job->over; /* the list begins with the newest */
     while (t && t->generation != local->generation)
         t = t->next;
-    assert(t); /* it is over itself */
+    assert(t); /* local itself is in the list */
     return t;
 }
 
@@ -87,11 +88,11 @@ static void forget(LocalWorld *local)
         at = &(*at)->next;
     assert(*at && local_world_is_dead(local));
     *at = local->next;
-    (void)local_world_free(local); /* NULL always */
+    (void)local_world_free(local); /* always returns NULL */
 }
 
-/* A local world that is over goes once etcd knows that it is dead, and of each of its ranks that it ended: one
- * in a lost slot says so when etcd knows of the slot, which may be later. */
+/* Frees a local world that is over once etcd knows that it is dead, and how each of its ranks ended. A rank in a
+ * lost slot is reported when etcd knows of that slot, which may be later. */
 static void on_reported(LocalWorld *local)
 {
     LocalJob *job = local->job;
@@ -121,7 +122,7 @@ int64_t local_world_guard_revision(const LocalWorld *local)
     return local->job->world_revision;
 }
 
-/* ---- made and ended ---- */
+/* ---- start and end ---- */
 
 LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
                             const PlannedRank *local_ranks, size_t n_local_ranks)
@@ -222,7 +223,7 @@ void local_world_end(LocalWorld *local, const char *why)
 void local_world_refused(LocalWorld *local, const char *key)
 {
     if (local->over)
-        return; /* the next word about the world sends it again */
+        return; /* the next change of the world's record sends the report again */
     log_warning("%s: refused, the world has moved; killing its ranks JOB=%s GENERATION=%lld", key,
                 local->job->name, (long long)local->generation);
     local_world_kill(local, "etcd refused a write: the world has moved");
@@ -246,7 +247,7 @@ bool local_world_is_live(const LocalWorld *local)
     return false;
 }
 
-/* ---- its ranks ---- */
+/* ---- ranks ---- */
 
 LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank)
 {
@@ -310,7 +311,7 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
     LocalJob *job = local->job;
     Error problem = ERROR_INIT;
     SpecRecord record = {0};
-    local->spec_call = NULL; /* it frees itself */
+    local->spec_call = NULL; /* the call frees itself */
     assert(!local->over && !local->spec);
 
     if (r < 0)
@@ -363,8 +364,8 @@ static void read_secret_again(LocalWorld *local)
                 SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, local);
 }
 
-/* The secret was written with the world, or it is another world's: a later one's when this one is over and we have not
- * heard yet, and an earlier one's when this one has none. */
+/* Takes the secret if it was written together with the world. A newer one is of a later world, which no watch has
+ * shown yet; if only an older one is there, this world has none. */
 static int take_secret(LocalWorld *local, const EtcdRange *range, Error *err)
 {
     if (range->n_kvs == 0 || range->kvs[0].mod_revision < local->world_revision) {
@@ -384,12 +385,13 @@ static int take_secret(LocalWorld *local, const EtcdRange *range, Error *err)
     return 0;
 }
 
-/* A node that may not read secrets has not said that it knows them, and then there is none. */
+/* Handles the answer to the read. A node that may not read secrets has not reported that it can, so the leader has
+ * made none. */
 static void on_secret(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     LocalWorld *local = userdata;
     Error problem = ERROR_INIT;
-    local->secret_call = NULL; /* it frees itself */
+    local->secret_call = NULL; /* the call frees itself */
     assert(!local->over && !local->has_read_secret);
     if (r == -EACCES && !*local->job->workload->needs.knows_secrets) {
         local->has_read_secret = true;
@@ -411,7 +413,7 @@ static void read_secret(LocalWorld *local)
 {
     Workload *w = local->job->workload;
     char key[KEY_MAX];
-    if (local->world_size == 1) { /* it meets nobody */
+    if (local->world_size == 1) { /* a single rank joins no other rank */
         local->has_read_secret = true;
         return;
     }
@@ -468,7 +470,7 @@ void local_world_assign(LocalWorld *local)
         assert(rank->local == local && rank->rank < local->world_size);
         rank->was_assigned = true;
         rank_send(rank, &m);
-        explicit_bzero(&m, sizeof(m)); /* it holds the secret */
+        explicit_bzero(&m, sizeof(m)); /* m holds the secret */
     }
     forget_secret(local);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local-world.h - the life of this node's share of one world: made, fed, reported, ended. The struct is in job.h.
+/* local-world.h - makes, assigns, reports and ends this node's share of one world. The struct is in job.h.
  *
- * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and its ranks live on
- *            without a world.
- * Units:     as job.h.
+ * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and ranks that
+ *            still live have no world afterwards.
+ * Units:     as in job.h.
  * Errors:    none.
  * Threads:   loop thread only.
  */
@@ -16,18 +16,19 @@ LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t rev
                             const PlannedRank *local_ranks, size_t n_local_ranks);
 LocalWorld *local_world_free(LocalWorld *local);
 
-/* The world has moved on: kills what runs, and reports it when it is dead. */
+/* Ends the local world, because the world has moved: kills its ranks, and reports them when they are dead. */
 void local_world_end(LocalWorld *local, const char *why);
-/* Those that are over and of whose ranks etcd knows how each has ended go, and say no more. */
+/* Frees the job's local worlds that are over if etcd knows how each of their ranks has ended. They report nothing
+ * more. */
 void local_worlds_forget_reported(LocalJob *job);
-/* Kills what runs and gives up what has not started; each exit is reported as it happens. */
+/* Kills the running ranks and gives up those that have not started; each exit is reported as it happens. */
 void local_world_kill(LocalWorld *local, const char *why);
-/* No rank of this world lives any more, but for those in lost slots. */
+/* Returns whether no rank of this world lives any more, except in lost slots. */
 bool local_world_is_dead(const LocalWorld *local);
-/* Gives each rank that said hello its part, once the job file is there. */
+/* Sends `assign` to each rank that said hello, once the job file and the secret are read. */
 void local_world_assign(LocalWorld *local);
-/* local_rank could not be started: notes that it ended. The caller reports. */
+/* Notes that local_rank could not be started. The caller reports it. */
 void local_world_rank_failed(LocalWorld *local, LocalRank *local_rank, const char *text);
-/* Notes in the local rank that the rank's process ended, or cannot be killed, and reports at once. Only the first call
- * for a rank counts: a rank ends only once. */
+/* Notes that the rank's process has ended, or cannot be killed, and reports that at once. Only the first call for a
+ * rank counts. */
 void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdict *verdict);

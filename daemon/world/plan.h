@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h - which ranks a world gives this node, and in which slots.
+/* plan.h - computes which ranks a world gives this node, and in which slots.
  *
  * Ownership: values.
  * Units:     slots are counted from 0.
- * Errors:    -EINVAL for a world that gives a slot which this node does not have, or gives it
- *            twice.
+ * Errors:    -EINVAL for a world that gives a slot which this node does not have, or gives it twice.
  * Threads:   any; pure.
  */
 #pragma once
@@ -15,8 +14,7 @@ typedef struct PlannedRank {
     int slot, rank;
 } PlannedRank;
 
-/* Only runs that name this incarnation count: a world that was decided for an earlier life of the
- * node is not for this one. Ranks of a run take its slots in rising order. ret has room for
- * RECORD_SLOTS_MAX; *ret_n may be 0. */
+/* Only runs that name this incarnation count: a world that was decided for an earlier life of the node gives this
+ * life no ranks. Ranks of a run get its slots in rising order. ret has room for RECORD_SLOTS_MAX; *ret_n may be 0. */
 int plan_ranks(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
                PlannedRank *ret, size_t *ret_n, Error *err);

@@ -20,7 +20,7 @@ void progress_init(Progress *progress, LocalWorld *local)
     record_writer_init(&progress->writer, local, false, progress_encode, NULL);
     (void)key_of(local->job->workload->needs.config->cluster, KEY_PROGRESS, local->job->name,
                  progress->writer.key);
-    record_writer_doubt(&progress->writer); /* the world before has written it */
+    record_writer_doubt(&progress->writer); /* the world before may have written it */
 }
 
 void progress_clear(Progress *progress)
@@ -54,7 +54,8 @@ static void send_soon(Progress *progress)
     }
 }
 
-/* A time that a trainer of this host gave in boottime, as realtime: the record crosses machines. */
+/* Converts a time that a trainer of this host gave in boottime to realtime, because other machines read the record.
+ * 0 stays 0. */
 static uint64_t realtime_of(uint64_t usec)
 {
     uint64_t now_usec = clock_boottime_usec();
@@ -67,7 +68,7 @@ void progress_note(Progress *progress, const ChannelMessage *step)
     bool was_unsaved = record->unsaved_since_usec != 0;
     bool is_last = step->step >= step->steps; /* nothing would bring it later */
     uint64_t unsaved_usec = was_unsaved && step->unsaved_since_usec
-                                ? record->unsaved_since_usec /* once turned: clocks drift */
+                                ? record->unsaved_since_usec /* converted only once: clocks drift */
                                 : realtime_of(step->unsaved_since_usec);
     *record = (ProgressRecord){.generation = progress->writer.local->generation,
                                .step = step->step,

@@ -16,16 +16,16 @@
 
 typedef struct Progress {
     RecordWriter writer;
-    ProgressRecord record; /* what rank 0 said last; generation 0: nothing yet */
-    uint64_t sent_usec;    /* when it was last given to the writer, CLOCK_BOOTTIME; 0: never */
-    Timer timer;           /* runs until the second is over and there is something to write */
+    ProgressRecord record; /* rank 0's last progress; generation 0: none yet */
+    uint64_t sent_usec; /* when the record was last given to the writer, CLOCK_BOOTTIME; 0: never */
+    Timer timer;        /* runs until a second has passed, if there is something to write */
 } Progress;
 
 void progress_init(Progress *progress, LocalWorld *local);
 void progress_clear(Progress *progress);
-/* Rank 0 has finished a step. */
+/* Notes a step that rank 0 has finished. */
 void progress_note(Progress *progress, const ChannelMessage *step);
-/* From this length a wait for data or for a save is written; the next step ends it. */
+/* A wait for data or for a save is written once it is this long; the next step ends it. */
 enum { PROGRESS_WAIT_SEC = 20 };
-/* Rank 0 waits for at least PROGRESS_WAIT_SEC. */
+/* Notes that rank 0 has waited for at least PROGRESS_WAIT_SEC. */
 void progress_note_wait(Progress *progress, const ChannelMessage *stage);

@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* ---- alive ---- */
+/* ---- messages to the trainer ---- */
 
 void rank_send(Rank *rank, ChannelMessage *message)
 {
@@ -25,7 +25,7 @@ void rank_send(Rank *rank, ChannelMessage *message)
     if (rank->process.exited || rank->killing)
         return;
     int r = channel_send(rank->process.channel, message, &err);
-    if (r < 0 && r != -EPIPE) /* its end is about to be seen */
+    if (r < 0 && r != -EPIPE) /* after -EPIPE its end follows */
         rank_kill(rank, "it does not take what it is told (%s): %s",
                   channel_type_name(message->type), err.text);
 }
@@ -37,10 +37,10 @@ void rank_send_alive(Rank *rank, uint64_t alive_usec)
                             .alive_usec = alive_usec};
     if (!rank->process.exited)
         (void)channel_send(rank->process.channel, &alive,
-                           NULL); /* one that does not read misses it */
+                           NULL); /* a trainer that does not read misses it */
 }
 
-/* ---- death ---- */
+/* ---- the end of a rank ---- */
 
 static bool is_ours(void *userdata, pid_t pid)
 {
@@ -119,7 +119,7 @@ static void note_exit(Rank *rank, const siginfo_t *info)
     uint64_t still_usec = clock_boottime_usec() - rank->watchdog.changed_usec;
     if (verdict.code == -SIGKILL && !rank->killing &&
         still_usec > workload_alive_usec(rank->workload) * 3 / 4) {
-        verdict.hung = true; /* SIGSTOP looks like this when hang_floor_sec is above the lease */
+        verdict.hung = true; /* as after SIGSTOP, if hang_floor_sec is longer than the lease */
         (void)snprintf(verdict.text, sizeof(verdict.text),
                        "stood still for %.1f s; its dead-man timer ended it",
                        (double)still_usec / 1e6);
@@ -150,7 +150,7 @@ static void on_moved(void *userdata)
 
 static void on_message(void *userdata) { trainer_messages_receive(userdata); }
 
-/* ---- birth ---- */
+/* ---- the start of a rank ---- */
 
 static int spawn(Rank *rank, Error *err)
 {
@@ -187,7 +187,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
 
     int r = spawn(rank, err);
     if (r < 0) {
-        (void)rank_free(rank); /* NULL always */
+        (void)rank_free(rank); /* always returns NULL */
         return r;
     }
     slots_put(&w->slots, rank);
@@ -197,7 +197,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
                    clock_boottime_usec());
     const ProcessEvents events = {.userdata = rank, .heard = on_message, .moved = on_moved};
     r = process_watch(&rank->process, &events);
-    if (r < 0) { /* without its events it would be lost to us */
+    if (r < 0) { /* without its events its end would not be noticed */
         rank_kill(rank, "cannot watch it");
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
@@ -230,5 +230,5 @@ Rank *rank_free(Rank *rank)
 void rank_retire(Rank *rank)
 {
     process_retire(&rank->process);
-    (void)rank_free(rank); /* NULL always */
+    (void)rank_free(rank); /* always returns NULL */
 }

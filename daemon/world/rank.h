@@ -19,41 +19,41 @@
 
 enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
-/* The parts of the process that trainers are started with. */
+/* The parts of the program that are needed for starting trainers. */
 struct RankNeeds {
     ProcessNeeds process;
-    char *const *environment; /* of this process; a trainer's is made from it */
-    const int *trainer; /* the program, opened; negative: the path in the settings is executed */
-    /* A child of this process that belongs to no rank: the keeper, or a probe. */
+    char *const *environment; /* environment of this process, from which a trainer's is made */
+    const int *trainer;       /* open fd of the trainer program; negative: its path is executed */
+    /* Returns whether a child of this process belongs to no rank: the keeper, or a probe. */
     bool (*is_other_child)(void *userdata, pid_t pid);
-    void *userdata; /* of is_other_child */
+    void *userdata; /* passed to is_other_child */
 };
 
 struct Rank {
     Workload *workload;
-    LocalWorld *local; /* the world that the rank reports to; NULL: that world is forgotten */
+    LocalWorld *local; /* the world that the rank reports to; NULL: that world was freed */
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int slot, rank;
     Process process;
-    Timer timer; /* until the trainer must have exited; then, until the slot must be clear */
+    Timer timer; /* runs until the trainer must have exited; then, until the slot must be clear */
     RankLog *log;
     Watchdog watchdog;
     LastWords words;
-    int64_t joined_step; /* the step that the rank named first after it had joined */
-    /* Both as the trainer last reported, counted since its process started. */
+    int64_t joined_step; /* the first step that the rank named after it had joined */
+    /* failed_saves and store_use: as the trainer last reported, counted since its process started. */
     int64_t failed_saves;
     ChannelStoreUse store_use; /* requests to the checkpoint store */
 
-    bool said_hello;   /* `hello` came */
+    bool said_hello;   /* `hello` was received */
     bool was_assigned; /* `assign` was sent */
-    bool is_ready;     /* `ready` came: the state is restored */
+    bool is_ready;     /* `ready` was received: the state is restored */
     bool has_gone;     /* `go` was sent */
     bool was_stopped;  /* `stop` was sent */
     bool killing;      /* the daemon has sent SIGKILL */
     bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
-    bool clear;        /* nothing of it lives any more: workload_collect() frees it */
-    char why[160];     /* the reason of `killing` */
+    bool clear;        /* none of its processes lives: workload_collect() frees it */
+    char why[160];     /* reason of `killing` */
 };
 
 /* Starts the process of local_rank in its slot, which must be clear. */
@@ -61,17 +61,17 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err);
 /* Waits until the trainer has exited, RANK_KILL_CONFIRM_MSEC at most; blocks the loop. */
 void rank_await_exit(const Rank *rank);
 Rank *rank_free(Rank *rank);
-/* Frees a rank of which nothing lives, with what marked its slot: the session and the cgroup. */
+/* Frees a rank of which no process lives, and removes the session and the cgroup of its slot. */
 void rank_retire(Rank *rank);
 
-/* Sends the message. A trainer that does not take it is killed. Nothing is sent to a dead rank. */
+/* Sends the message. A trainer that does not receive it is killed; nothing is sent to a dead rank. */
 void rank_send(Rank *rank, ChannelMessage *message);
 /* Tells the trainer that it may run for alive_usec more. A trainer that does not read misses the message. */
 void rank_send_alive(Rank *rank, uint64_t alive_usec);
 
-/* SIGKILL to everything of the rank; idempotent. why must say who decided. */
+/* Sends SIGKILL to all processes of the rank; idempotent. why must say who decided. */
 void rank_kill(Rank *rank, const char *why, ...) _printf_(2, 3);
-/* The trainer has announced its end: gives it RANK_LAST_WORDS_MSEC, then SIGKILL. */
+/* Called when the trainer has announced its end: kills the rank if it has not ended after RANK_LAST_WORDS_MSEC. */
 void rank_expect_exit(Rank *rank);
-/* Looks whether the process has ended, and whether its slot is clear; workload_collect() is to be called then. */
+/* Checks whether the process has ended, and whether its slot is clear. The caller must call workload_collect() then. */
 void rank_look(Rank *rank);

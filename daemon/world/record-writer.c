@@ -44,7 +44,7 @@ static void record_writer_retry_later(RecordWriter *writer)
                     on_writer_retry, writer);
 }
 
-/* The guard of the world did not hold. */
+/* Called when the guard on the world's record has failed. */
 static void record_writer_refused(RecordWriter *writer)
 {
     local_world_refused(writer->local, writer->key);
@@ -57,7 +57,7 @@ static void on_writer_read(int r, const Error *err, const EtcdRange *range, void
 {
     RecordWriter *writer = userdata;
     Workload *w = writer->local->job->workload;
-    writer->call = NULL; /* it frees itself */
+    writer->call = NULL; /* the call frees itself */
     if (r < 0) {
         log_debug("cannot read %s: %s; trying again", writer->key, err->text);
         record_writer_retry_later(writer);
@@ -89,10 +89,10 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
 {
     RecordWriter *writer = userdata;
     Workload *w = writer->local->job->workload;
-    writer->call = NULL; /* it frees itself */
+    writer->call = NULL; /* the call frees itself */
     if (r < 0) {
         log_debug("%s: %s; trying again", writer->key, err->text);
-        writer->unsure = true; /* it may be done, or be done later */
+        writer->unsure = true; /* the write may be executed, now or later */
         record_writer_retry_later(writer);
         return;
     }
@@ -110,7 +110,7 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
         record_writer_write(writer);
     else if (writer->done)
         writer->done(writer->local);
-    w->events.may_be_idle(w->events.userdata); /* it waits for what is written */
+    w->events.may_be_idle(w->events.userdata); /* a drain waits for this write */
 }
 
 static void record_writer_write(RecordWriter *writer)
@@ -119,7 +119,7 @@ static void record_writer_write(RecordWriter *writer)
     int64_t lease = writer->leased ? etcd_lease_id(w->needs.lease) : 0;
     assert(!writer->call && *writer->key);
     if (writer->leased && lease == 0)
-        return; /* the next lease brings it up again */
+        return; /* the next lease starts this write again */
     if (writer->held) {
         writer->wanted = true;
         return;
@@ -173,7 +173,7 @@ void record_writer_note(RecordWriter *writer, int64_t revision)
     writer->revision = revision;
     writer->told = revision != 0 && !writer->wanted;
     writer->unsure = false;
-    writer->refused = false; /* what was refused is older than what was put */
+    writer->refused = false; /* the refused content is older than the content put */
 }
 
 void record_writer_hold(RecordWriter *writer) { writer->held = true; }

@@ -87,8 +87,8 @@ void slots_end(SlotTable *slots)
     Rank *rank;
     SLOTS_FOREACH (slots, rank) {
         if (!rank->lost)
-            rank_await_exit(rank); /* the keeper takes what is left */
+            rank_await_exit(rank); /* the keeper ends what is left */
         slots->of[rank->slot] = NULL;
-        (void)rank_free(rank); /* NULL always */
+        (void)rank_free(rank); /* always returns NULL */
     }
 }

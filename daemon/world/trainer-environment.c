@@ -9,13 +9,14 @@
 
 #include <string.h>
 
-/* The entries that a trainer must have, whatever ours are: mark, slot, channel, OMP, paths read and written, end. */
+/* The number of entries that every trainer gets: mark, slot, channel, OMP, paths read, paths written, end of the
+ * list. */
 enum { OWN_MAX = 7 };
 
 static char *paths_variable(const char *name, json_t *prefixes)
 {
     _cleanup_free_ char *text = json_dumps(prefixes, JSON_COMPACT);
-    assert(text); /* the configuration's own JSON */
+    assert(text); /* valid: the configuration's own JSON */
     return memory_format("%s=%s", name, text);
 }
 

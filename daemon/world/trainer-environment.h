@@ -10,7 +10,7 @@
 
 #include "daemon/config/config.h"
 
-/* Ours but for what is about sdtraind itself; then what the trainer must have; then what the configuration adds.
- * slot -1: of a trainer that is not a rank. */
+/* Returns our environment without the variables about sdtraind itself, then what a trainer must have, then what the
+ * configuration adds. slot -1: for a trainer that is not a rank. */
 char **trainer_environment_new(char *const *ours, const DaemonConfig *config, int slot);
 void trainer_environment_freep(char ***list);

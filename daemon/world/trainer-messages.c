@@ -120,7 +120,7 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
 {
     LocalWorld *local = rank->local;
     if (!local || local->over)
-        return; /* nobody asks any more */
+        return; /* messages for a world that is over are dropped */
     LocalRank *local_rank = local_world_rank_of(local, rank);
     assert(local_rank && !local_rank->pending && local_rank->report.pid == rank->process.pid);
 
@@ -162,7 +162,7 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
 
 void trainer_messages_receive(Rank *rank)
 {
-    ChannelMessage m = {0}; /* receiving leaves it so when it fails */
+    ChannelMessage m = {0}; /* stays zeroed when receiving fails */
     for (int i = 0; i < MESSAGES_A_CALL; i++) {
         Error err = ERROR_INIT;
         int r = channel_receive(rank->process.channel, &m, &err);
@@ -172,7 +172,7 @@ void trainer_messages_receive(Rank *rank)
             log_warning("%s JOB=%s RANK=%d", err.text, rank->job, rank->rank);
             continue;
         }
-        if (r < 0) { /* closed: the process ends, which its pidfd will say */
+        if (r < 0) { /* closed: the process ends, which its pidfd will show */
             process_deafen(&rank->process);
             if (!rank->process.exited)
                 rank_expect_exit(rank);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-messages.h - carries what a trainer says into reports and etcd.
+/* trainer-messages.h - handles the messages of trainers: notes them in reports and in etcd.
  *
  * Ownership: borrows the Rank.
  * Units:     none.
@@ -12,7 +12,7 @@
 
 typedef struct Rank Rank;
 
-/* The trainer of that rank has said m. */
+/* Handles a message of the rank's trainer. */
 void trainer_messages_take(Rank *rank, const ChannelMessage *m);
-/* Takes the messages that are there now, 256 at most; the loop calls again for more. */
+/* Receives and handles the messages that have arrived, at most 256; the loop calls again for more. */
 void trainer_messages_receive(Rank *rank);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define WAIT_MARGIN_USEC USEC_PER_SEC /* for the word about the rank that is waited for */
+#define WAIT_MARGIN_USEC USEC_PER_SEC /* for the message about the rank that is waited for */
 
 void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec)
 {
@@ -50,7 +50,7 @@ void watchdog_note_step(Watchdog *w, int64_t step, uint64_t now_usec)
 {
     if (step == w->done_step)
         return;
-    /* the first finished step takes over from stages as what steps are timed by */
+    /* From the first finished step on, steps are timed by finished steps and no longer by stages. */
     note_duration(w, w->done_step < 0 ? 0 : step - w->done_step, now_usec);
     w->done_step = step;
     w->changed_usec = now_usec;

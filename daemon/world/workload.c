@@ -19,14 +19,14 @@ void workload_clear(Workload *w)
     slots_end(&w->slots);
     while (w->jobs) {
         LocalJob *next = w->jobs->next;
-        (void)local_job_free(w->jobs); /* NULL always */
+        (void)local_job_free(w->jobs); /* always returns NULL */
         w->jobs = next;
         w->n_jobs--;
     }
     assert(w->n_jobs == 0);
 }
 
-/* The list of jobs is whole: it has as many jobs as are counted, and a job's present world is not over. */
+/* Checks the list of jobs: it has as many jobs as are counted, and no job's present world is over. */
 static void check_jobs(const Workload *w)
 {
     size_t n = 0;
@@ -156,7 +156,7 @@ void workload_note_node_written(Workload *w)
         changed = true;
     }
     if (changed)
-        workload_advance(w); /* its world is dead only now */
+        workload_advance(w); /* only now the worlds of these ranks count as dead */
 }
 
 void workload_note_lease_lost(Workload *w)

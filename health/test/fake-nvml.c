@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake-nvml.c - NVIDIA's management library, as far as probe-gpu.c calls it, with what the file
- * named by FAKE_NVML says: {"init": 0, "hang": FUNCTION, "gpus": [{"pci", "uuid", "serial", ...}]}.
- * A GPU's "errors" is an object of function names and the error that each gives. A GPU does
- * not support the values that its object lacks. */
+/* fake-nvml.c - a fake of NVIDIA's management library, as far as probe-gpu.c calls it. Its values come from the file
+ * named by FAKE_NVML: {"init": 0, "hang": FUNCTION, "gpus": [{"pci", "uuid", "serial", ...}]}. A GPU's "errors" is
+ * an object of function names and the error that each returns. A GPU does not support the values that its object
+ * lacks. */
 #include "health/nvml.h"
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* a dynamic library's own declarations, as its users see them */
+/* Declares the library's functions as its users see them. */
 #define DECLARE(name, arguments) __attribute__((visibility("default"))) NvmlReturn name arguments;
 NVML_FUNCTIONS(DECLARE)
 

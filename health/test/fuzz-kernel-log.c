@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-kernel-log.c - any bytes as records of the kernel's log, as the log's kept state, as what a
- * probe's child says, and as a line of sysfs. */
+/* fuzz-kernel-log.c - reads arbitrary bytes as records of the kernel's log, as the log's saved state, as the output
+ * of a probe's child, and as a line of sysfs. */
 #include "health/kernel-log.h"
 
 #include "base/cleanup.h"
@@ -47,7 +47,7 @@ static void take_lines(const char *text, size_t n)
         for (size_t i = 0; i < log.n_events; i++)
             assert(again.events[i].xid.word == log.events[i].xid.word &&
                    again.events[i].xid.kind == log.events[i].xid.kind);
-        /* read again, nothing is new */
+        /* Records that were read before are not new. */
         size_t before = again.n_events;
         for (size_t at = 0; at < n;) {
             const char *end = memchr(text + at, '\n', n - at);
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(line, text, n);
     line[n] = '\0';
     (void)sysfs_parse_number(line, &number);
-    /* a row of the settings is refused, or is one that the table could have */
+    /* A row of the settings is refused, or is a row that the table could have. */
     XidOverrides overrides;
     _cleanup_json_ json_t *map = json_pack("{s:s}", line, "note");
     if (map && xid_overrides_read(map, &overrides, &err) == 0) {

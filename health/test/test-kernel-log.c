@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-kernel-log.c - what drivers say in the kernel's log: which words are heard, what each asks for, what settings
- * put in its place, and what is remembered between two lives of the daemon. */
+/* test-kernel-log.c - drivers' messages in the kernel's log: which are recognised, which action each needs, what the
+ * settings override, and what is kept between two lives of the daemon. */
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -13,7 +13,7 @@ enum { GPUS = 2 };
 static const PciAddress addresses[GPUS] = {"0000:3b:00", "0000:5e:00"};
 static SubmissionId submissions[GPUS];
 
-/* A machine of two GPUs, some time after its boot. */
+/* Makes a machine of two GPUs, some time after its boot. */
 static KernelScene new_scene(void)
 {
     memset(submissions, 0, sizeof(submissions));
@@ -37,7 +37,7 @@ static bool take(KernelLog *log, const KernelScene *scene, const char *line)
     return kernel_log_take(log, scene, line, strlen(line));
 }
 
-/* The next record. */
+/* Reads the text as the next record. */
 static bool say(KernelLog *log, const KernelScene *scene, const char *text)
 {
     char line[1024];
@@ -82,7 +82,7 @@ static XidOverrides overrides_of(const char *text)
     return ret;
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 #define X "NVRM: Xid (PCI:0000:3b:00): "
 #define LOST                                                                                       \
@@ -172,7 +172,7 @@ static void test_records_are_parsed(_unused_ void **state)
     const XidOverrides none = {0};
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         XidEvent event;
-        /* without a NUL behind it */
+        /* a copy of exactly this size: a sanitizer sees reads beyond it */
         _cleanup_free_ char *text = strndup(all[i].text, strlen(all[i].text));
         if (xid_parse(text, strlen(text), &event) < 0)
             fail_msg("not seen: %s", text);
@@ -208,7 +208,7 @@ static void test_records_are_parsed(_unused_ void **state)
     assert_int_equal(kernel_record_parse("3,99999999999999999999999,5,-;", 30, &record), -EBADMSG);
 }
 
-/* A driver's name that ends where the record ends reads nothing beyond it. */
+/* Nothing is read beyond a record that ends within a driver's name. */
 static void test_nothing_is_read_behind_a_record(_unused_ void **state)
 {
     static const char line[] = "nvidia-nvswitch1234";
@@ -239,7 +239,8 @@ static void test_codes_that_all_sources_call_fatal(_unused_ void **state)
     assert_int_equal(xid_action(&none, XID_GPU, 151, XID_WORD_NONFATAL), XID_REBOOT);
 }
 
-/* A dead NVLink drains the node and names the slot; daily words of the same code are notes, and are shown. */
+/* A fatal NVLink error drains the node, and its finding names the slot. Nonfatal NVLink messages are notes, and are
+ * shown. */
 static void test_severity_decides(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -258,10 +259,11 @@ static void test_severity_decides(_unused_ void **state)
     assert_false(
         say(&log, &scene,
             "NVRM: Xid (PCI:0000:5e:00): 149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 00 (0x0)"));
-    assert_int_equal(judge(&log, &scene).n_findings, 1); /* what was fatal stays so */
+    assert_int_equal(judge(&log, &scene).n_findings, 1); /* the fatal event stays fatal */
 }
 
-/* The kernel's driver tells of a lost GPU in one record of three lines, or in three records. */
+/* The driver reports a lost GPU in one record of three lines, or in three records. Only the first line has the
+ * address. */
 static void test_lost_gpu_has_the_address_of_its_first_line(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -283,7 +285,8 @@ static void test_lost_gpu_has_the_address_of_its_first_line(_unused_ void **stat
     result = judge(&log, &scene);
     expect(&result, FAULT_XID_REBOOT, 1, "Xid 79 on 0000:5e:00");
 
-    /* what lies further apart is of another GPU, for all that is known; the node is told all the same */
+    /* Lines that are further apart may be of different GPUs: the loss is reported all the same, but without an
+     * address. */
     log = new_log();
     assert_false(say(&log, &scene, "NVRM: The NVIDIA GPU 0000:5e:00.0"));
     for (int i = 0; i < 3; i++)
@@ -323,7 +326,8 @@ static bool fail_program(KernelLog *log, KernelScene *scene, const char *submiss
     return say(log, scene, text);
 }
 
-/* Three times a day, of two submissions: it may be the GPU. It is told, and nothing is taken away. */
+/* Three faults in a day, in programs of two submissions, may be the GPU's: they are reported as suspect, and no slot
+ * is lost. */
 static void test_programs_that_fail_again_and_again(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -340,19 +344,19 @@ static void test_programs_that_fail_again_and_again(_unused_ void **state)
            "GPU");
     assert_int_equal(fault_rule(FAULT_XID_REPEATED)->level, HEALTH_SUSPECT);
 
-    /* a day later nobody remembers the first */
+    /* A day after the first fault, it does not count any more. */
     pass(&scene, XID_REPEATS_SEC - XID_BURST_SEC - 1);
     assert_int_equal(judge(&log, &scene).n_findings, 1);
     pass(&scene, 1);
     assert_int_equal(judge(&log, &scene).n_findings, 0);
     assert_true(fail_program(&log, &scene, "c", 13));
-    assert_false(fail_program(&log, &scene, "d", 13)); /* known */
+    assert_false(fail_program(&log, &scene, "d", 13)); /* known already */
     kernel_log_forget(&log);
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 }
 
-/* One submission's bug is not a fault of a GPU, however often. One crash has many lines, and 45 is only what is
- * left. */
+/* One submission's faults are not a fault of a GPU, however many there are. One crash has many lines, and Xid 45
+ * only follows another event. */
 static void test_one_program_is_no_proof(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -373,16 +377,16 @@ static void test_one_program_is_no_proof(_unused_ void **state)
     assert_false(fail_program(&log, &scene, "c", 94));
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 
-    /* whose program it was is not known: of a slot without a rank, of a GPU that is not a slot's */
+    /* Faults of unknown programs do not count: in a slot without a rank, or on a GPU without a slot. */
     assert_false(fail_program(&log, &scene, "", 31));
     assert_false(say(&log, &scene, "NVRM: Xid (PCI:0000:aa:00): 31, pid=7, name=x"));
     assert_int_equal(log.n_programs, 2);
-    /* another GPU's count by themselves */
+    /* Faults of another GPU are counted separately. */
     (void)snprintf(submissions[1], sizeof(submissions[1]), "c");
     assert_false(say(&log, &scene, "NVRM: Xid (PCI:0000:5e:00): 31, pid=7, name=x"));
     assert_int_equal(judge(&log, &scene).n_findings, 0);
     assert_true(fail_program(&log, &scene, "c", 31));
-    /* the driver says that it was reset */
+    /* The driver reports that the GPU was reset. */
     assert_true(
         say(&log, &scene,
             X "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"));
@@ -426,12 +430,12 @@ static void test_settings_override_single_rows(_unused_ void **state)
         {XID_GPU, 777, XID_WORD_NONE, XID_NOTE},
         {XID_GPU, 778, XID_WORD_NONE, XID_SUSPECT},
         {XID_GPU, 154, XID_WORD_RESET, XID_NOTE},
-        {XID_GPU, 154, XID_WORD_CURED, XID_CURED}, /* what is over is over */
+        {XID_GPU, 154, XID_WORD_CURED, XID_CURED}, /* no setting keeps a cured fault */
     };
     for (size_t i = 0; i < ELEMENTSOF(all); i++)
         assert_int_equal(xid_action(&o, all[i].kind, all[i].code, all[i].word), all[i].action);
 
-    /* a new word of the settings judges what is open, too */
+    /* Changed settings apply to open events, too. */
     KernelScene scene = new_scene();
     KernelLog log = new_log();
     assert_true(say(&log, &scene, X "119, Timeout waiting for RPC"));
@@ -486,9 +490,9 @@ static void test_wrong_rows_are_refused(_unused_ void **state)
     }
 }
 
-/* ---- what is remembered ---- */
+/* ---- state between two lives of the daemon ---- */
 
-/* Read again after a restart, the log neither replays what is known nor misses what came since. */
+/* After a restart the log is read again: no known event counts twice, and no new event is missed. */
 static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -516,7 +520,7 @@ static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
     expect(&result, FAULT_XID_RESET, 0, "Xid 119");
     expect(&result, FAULT_XID_SLOT, 1, "Xid 48");
 
-    /* the driver says that it was reset: that GPU's are over; a word of the operator: all */
+    /* The driver reports a reset of one GPU, which ends only that GPU's events. An operator ends all events. */
     assert_true(take(&again, &scene,
                      "3,15,6,-;NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed "
                      "from 0x1 (GPU Reset Required) to 0x0 (None)"));
@@ -524,15 +528,15 @@ static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
     kernel_log_forget(&again);
     assert_int_equal(again.n_events, 0);
 
-    kernel_log_begin(&log, "boot-2"); /* numbers begin again, and nothing is open */
+    kernel_log_begin(&log, "boot-2"); /* record numbers begin again, and no event is open */
     assert_int_equal(log.n_events, 0);
     assert_true(take(&log, &scene, "3,2,1,-;NVRM: Xid (PCI:0000:01:00): 79, off the bus"));
     result = judge(&log, &scene);
-    expect(&result, FAULT_XID_REBOOT, -1, "Xid 79"); /* of no slot that is known */
+    expect(&result, FAULT_XID_REBOOT, -1, "Xid 79"); /* the GPU's slot is unknown */
     assert_int_equal(kernel_log_parse("state", "{}", 2, &again, &err), -EBADMSG);
 }
 
-/* The word that decided may stand beyond the text that is kept; programs that failed count on. */
+/* A restart keeps the deciding word, even if it is beyond the text that is kept; failed programs still count. */
 static void test_restart_keeps_the_deciding_word(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -559,7 +563,7 @@ static void test_restart_keeps_the_deciding_word(_unused_ void **state)
     expect(&result, FAULT_XID_ISOLATE, -1, "SXid 20034 (fatal)");
     expect(&result, FAULT_XID_REPEATED, 0, "Xid 31");
 
-    /* a daemon of an earlier version kept neither kind nor word */
+    /* The state of an earlier version of the daemon has neither kind nor word. */
     static const char old[] =
         "{\"boot_id\":\"boot-1\",\"next\":9,\"events\":["
         "{\"code\":20034,\"switch\":true,\"pci\":\"0000:86:00\",\"text\":\"nvidia-nvswitch0: SXid "
@@ -578,14 +582,14 @@ static void test_lost_records_are_said(_unused_ void **state)
 {
     KernelScene scene = new_scene();
     KernelLog log = new_log();
-    assert_false(take(&log, &scene, "6,10,1,-;a")); /* what was before is not ours to miss */
+    assert_false(take(&log, &scene, "6,10,1,-;a")); /* records before the first one are not lost */
     assert_true(take(&log, &scene, "6,500,1,-;b"));
     ProbeResult result = judge(&log, &scene);
     expect(&result, FAULT_LOG_OVERRUN, -1, "489 records");
     log.lost_is_news = false;
     (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
     result = judge(&log, &scene);
-    assert_int_equal(result.n_findings, 0); /* nobody needs it */
+    assert_int_equal(result.n_findings, 0); /* the log is not needed */
     assert_string_equal(result.note, "may not be read");
     log.is_needed = true;
     result = judge(&log, &scene);

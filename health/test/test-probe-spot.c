@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-probe-spot.c - notices of a cloud that a fake endpoint gives, takes back, garbles and keeps for itself. */
+/* test-probe-spot.c - a fake endpoint that returns a cloud's notices, withdraws them, returns invalid answers, or
+ * does not answer. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -14,7 +15,8 @@
 #define NOTICE "{\"action\": \"terminate\", \"time\": \"2026-11-26T15:22:00Z\"}"
 #define ADVICE "{\"noticeTime\": \"2026-11-26T15:00:00Z\"}"
 
-/* The endpoint and its answers. NULL: 404; "": no answer at all; a text that begins with "HTTP/" is sent unchanged. */
+/* The fake endpoint and its answers. NULL: 404; "": no answer at all; a text that begins with "HTTP/" is sent
+ * unchanged. */
 typedef struct Cloud {
     FakeEndpoint *endpoint;
     const char *token, *notice, *advice;
@@ -64,7 +66,7 @@ static void stop(Cloud *c)
     probe_context_clear(&c->context);
 }
 
-/* One run, whose state goes into the next one through JSON, as between daemon and child. */
+/* Runs the probe once. Its state goes into the next run through JSON, as between daemon and child. */
 static void look(Cloud *c)
 {
     Error err = ERROR_INIT;
@@ -100,7 +102,7 @@ static void expect(const Cloud *c, FaultCode fault, const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, f->text);
 }
 
-/* Makes the last look that saw the notice seem to be that long ago. */
+/* Makes the last run that saw the notice seem to be that long ago. */
 static void let_pass(Cloud *c, double seconds)
 {
     double usec = 0;
@@ -122,7 +124,7 @@ static void test_nobody_is_asked_without_an_endpoint(_unused_ void **state)
     stop(&c);
 }
 
-/* It is drained, and not used again because the endpoint takes the notice back or falls silent. */
+/* A notice drains the node, and still counts until a reboot when the endpoint has just withdrawn it. */
 static void test_notice_drains_until_a_reboot(_unused_ void **state)
 {
     Cloud c;
@@ -149,7 +151,8 @@ static void test_notice_drains_until_a_reboot(_unused_ void **state)
     stop(&c);
 }
 
-/* An instance that was spared, or woken from hibernation, is of use again. Silence is not a denial. */
+/* An instance that was spared, or woken from hibernation, is used again after 15 minutes without the notice. Silence
+ * of the endpoint does not count as such. */
 static void test_notice_ends_when_it_was_denied_for_long(_unused_ void **state)
 {
     Cloud c;
@@ -162,7 +165,7 @@ static void test_notice_ends_when_it_was_denied_for_long(_unused_ void **state)
     look(&c);
     expect(&c, FAULT_SPOT_NOTICE, "15:22:00Z");
     c.token = TOKEN;
-    look(&c); /* since the silence ended, it is not denied for long */
+    look(&c); /* the time without the notice begins after the silence */
     expect(&c, FAULT_SPOT_NOTICE, "15:22:00Z");
     let_pass(&c, 901);
     look(&c);
@@ -186,7 +189,7 @@ static void test_recommendation_is_told(_unused_ void **state)
     stop(&c);
 }
 
-/* Words that are not a notice never drain; only when they go on is somebody told. */
+/* Invalid answers never drain the node; twelve of them in a row are reported. */
 static void test_what_is_no_answer(_unused_ void **state)
 {
     char long_reply[6000];
@@ -218,7 +221,7 @@ static void test_what_is_no_answer(_unused_ void **state)
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         Cloud c;
         start(&c);
-        c.context.probe_sec = 1; /* one that is silent is given up in time */
+        c.context.probe_sec = 1; /* limits the wait for an endpoint that is silent */
         c.token = all[i].token;
         c.notice = all[i].notice && strncmp(all[i].notice, "no ", 3) == 0 ? "HTTP/nonsense"
                                                                           : all[i].notice;
@@ -242,7 +245,7 @@ static void test_what_is_no_answer(_unused_ void **state)
 }
 
 /* The probe must end by itself before it is killed, since a probe that is killed twice isolates the node. A proxy in
- * the environment is of no concern to an address of this machine. */
+ * the environment is not used for an address of this machine. */
 static void test_silence_is_bounded(_unused_ void **state)
 {
     Cloud c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-probes.c - every fault that a probe knows, injected: a fake NVML, a fake sysfs and proc. */
+/* test-probes.c - injects every fault that a probe knows, through a fake NVML, a fake sysfs and a fake proc. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -15,7 +15,7 @@ static char root[] = "/tmp/sdtrain-probes-XXXXXX";
 
 typedef struct Machine {
     ProbeContext context;
-    ProbeResult result; /* of the last run */
+    ProbeResult result; /* result of the last run */
 } Machine;
 
 static void write_file(const char *text, const char *format, ...) _printf_(2, 3);
@@ -53,7 +53,7 @@ static void clear_machine(Machine *m)
     probe_context_clear(&m->context);
 }
 
-/* Runs the probe. The state that it leaves goes into the next run, through JSON as between daemon and child. */
+/* Runs the probe. Its state goes into the next run through JSON, as between daemon and child. */
 static int try_probe(Machine *m, const Probe *probe, Error *err)
 {
     probe_result_clear(&m->result);
@@ -114,7 +114,7 @@ static void expect(const ProbeResult *result, FaultCode fault, int slot, const c
 
 enum { GPUS = 4 };
 
-/* GPUs at 0000:1b:00 and on, healthy but for what `more` says of GPU `which`. */
+/* Makes n healthy GPUs, the first at 0000:1b:00. `more` overrides values of GPU `which`. */
 static void set_gpus(int n, int which, const char *more)
 {
     char text[4096], path[64];
@@ -161,7 +161,7 @@ static void test_no_gpu(_unused_ void **state)
     expect(&m.result, FAULT_GPU_LIBRARY, -1, "8 GPUs are expected");
     clear_machine(&m);
 
-    m = new_machine(); /* the library is there, its driver is not */
+    m = new_machine(); /* the library exists, but its driver is not loaded */
     (void)unsetenv("FAKE_NVML");
     probe(&m, &probe_gpu);
     expect_well(&m.result);
@@ -212,7 +212,7 @@ static void test_gpu_faults(_unused_ void **state)
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     assert_string_equal(m.result.note, "4 GPUs, driver 570.86");
-    /* idle links slow down; a driver may support nothing of all this */
+    /* Idle links slow down, and a driver may support none of these queries: neither is a fault. */
     set_gpus(GPUS, 1, "{\"clocks\": 1, \"generation\": 1}");
     probe(&m, &probe_gpu);
     expect_well(&m.result);
@@ -225,8 +225,7 @@ static void test_gpu_faults(_unused_ void **state)
     clear_machine(&m);
 }
 
-/* Off the bus, with and without a word: the library counts fewer, or the handle is lost. Slots do
- * not move. */
+/* A GPU falls off the bus: NVML counts fewer GPUs, or reports a lost handle. The other GPUs keep their slots. */
 static void test_gpu_falls_off(_unused_ void **state)
 {
     Machine m = new_machine();
@@ -241,18 +240,18 @@ static void test_gpu_falls_off(_unused_ void **state)
     expect(&m.result, FAULT_GPU_LOST, -1, "lost");
     expect(&m.result, FAULT_GPU_GONE, 1, "GPU-00000001");
 
-    set_gpus(GPUS - 1, -1, ""); /* the last one is gone; the bus still shows it */
+    set_gpus(GPUS - 1, -1, ""); /* the last GPU is missing; the bus still shows it */
     probe(&m, &probe_gpu);
     expect(&m.result, FAULT_GPU_GONE, 3, "0000:1e:00");
     expect(&m.result, FAULT_GPU_COUNT, -1, "NVML has 3 GPUs, the bus 4, 4 are expected");
-    /* what was seen is of this boot: after the next there is no memory of it */
+    /* GPUs that were seen in an earlier boot are forgotten. */
     (void)snprintf(m.context.boot_id, sizeof(m.context.boot_id), "boot-2");
     probe(&m, &probe_gpu);
     assert_null(found(&m.result, FAULT_GPU_GONE));
     expect(&m.result, FAULT_GPU_COUNT, -1, "NVML has 3");
     clear_machine(&m);
 
-    m = new_machine(); /* the first one is gone: the others keep their slots */
+    m = new_machine(); /* the first GPU is missing: the others keep their slots */
     set_gpus(GPUS, -1, "");
     probe(&m, &probe_gpu);
     Gpus gpus;
@@ -295,14 +294,14 @@ static void test_gpu_rates(_unused_ void **state)
         clear_machine(&m);
     }
     Machine m = new_machine();
-    set_gpus(GPUS, 2, "{\"replays\": 100000}"); /* long ago */
+    set_gpus(GPUS, 2, "{\"replays\": 100000}"); /* an old value */
     probe(&m, &probe_gpu);
     let_pass(&m, 60);
-    set_gpus(GPUS, 2, "{\"replays\": 100031}"); /* as many as may be */
+    set_gpus(GPUS, 2, "{\"replays\": 100031}"); /* the allowed rise in a minute */
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     let_pass(&m, 60);
-    set_gpus(GPUS, 2, "{\"replays\": 3}"); /* the driver began anew */
+    set_gpus(GPUS, 2, "{\"replays\": 3}"); /* the counter began anew */
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     clear_machine(&m);
@@ -312,7 +311,7 @@ static void test_gpu_strangers(_unused_ void **state)
 {
     Machine m = new_machine();
     set_gpus(GPUS, 2, "{\"stranger_bytes\": 1073741824}");
-    m.context.busy_slots = 4; /* it is ours */
+    m.context.busy_slots = 4; /* slot 2 has a rank of ours */
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     m.context.busy_slots = 3;
@@ -355,7 +354,7 @@ static void test_rdma_devices(_unused_ void **state)
     assert_string_equal(m.result.note, "0 RDMA devices");
     m.context.rdma_devices = 2;
     set_good_port("rdmap1s0");
-    probe(&m, &probe_rdma); /* the second may come late */
+    probe(&m, &probe_rdma); /* the second device may appear late */
     expect(&m.result, FAULT_RDMA_COUNT_SEEN, -1, "1 of 2");
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_COUNT, -1, "1 of 2");
@@ -378,11 +377,11 @@ static void test_rdma_counters(_unused_ void **state)
 {
     Machine m = new_machine();
     set_good_port("rdmap1s0");
-    set_counter("rdmap1s0", "rx_drops", 1000000); /* since long */
+    set_counter("rdmap1s0", "rx_drops", 1000000); /* an old value */
     set_counter("rdmap1s0", "retrans_bytes", 0);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    set_counter("rdmap1s0", "rx_drops", 1000090); /* a burst that may be */
+    set_counter("rdmap1s0", "rx_drops", 1000090); /* an allowed burst */
     probe(&m, &probe_rdma);
     expect_well(&m.result);
     set_counter("rdmap1s0", "rx_drops", 1000120); /* 10 tokens were left */
@@ -392,7 +391,7 @@ static void test_rdma_counters(_unused_ void **state)
     set_counter("rdmap1s0", "rx_drops", 1000210); /* the bucket is full again */
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    set_counter("rdmap1s0", "rx_drops", 5); /* the driver began anew */
+    set_counter("rdmap1s0", "rx_drops", 5); /* the counter began anew */
     set_counter("rdmap1s0", "retrans_bytes", 2000000);
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_COUNTER, -1, "retrans_bytes rose by 2000000");
@@ -407,18 +406,18 @@ static void test_rdma_hangs(_unused_ void **state)
     set_counter("rdmap1s0", "no_completion_cmds", 7);
     set_counter("rdmap1s0", "keep_alive_rcvd", 100);
     probe(&m, &probe_rdma);
-    set_counter("rdmap1s0", "no_completion_cmds", 9); /* it lives */
+    set_counter("rdmap1s0", "no_completion_cmds", 9); /* but keep-alive still rises */
     set_counter("rdmap1s0", "keep_alive_rcvd", 160);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    probe(&m, &probe_rdma); /* nothing moves */
+    probe(&m, &probe_rdma); /* no counter changes */
     expect_well(&m.result);
     set_counter("rdmap1s0", "no_completion_cmds", 10);
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_HUNG, -1, "rdmap1s0 hangs: 1 commands");
     write_file("not a number\n", "sys/class/infiniband/rdmap1s0/ports/1/hw_counters/rx_drops");
     (void)snprintf(m.context.boot_id, sizeof(m.context.boot_id), "boot-2");
-    probe(&m, &probe_rdma); /* counters of another boot mean nothing */
+    probe(&m, &probe_rdma); /* counters of another boot do not count */
     expect_well(&m.result);
     clear_machine(&m);
 }
@@ -456,13 +455,13 @@ static void test_clock(_unused_ void **state)
     (void)json_object_set_new(m.context.state, "offset_usec", json_real(offset - 90e6));
     probe(&m, &probe_clock);
     expect(&m.result, FAULT_CLOCK_STEPPED, -1, "set by +90");
-    probe(&m, &probe_clock); /* that was it */
+    probe(&m, &probe_clock); /* a step is reported once */
     expect_well(&m.result);
     assert_null(probe_find("clocks"));
     clear_machine(&m);
 }
 
-/* The state of the run before says that the process has been seen for so many seconds more. */
+/* Changes the last run's state, so that the process has been seen for so many seconds more. */
 static void see_for(Machine *m, const char *key, double sec)
 {
     json_t *since = json_object_get(m->context.state, "since");
@@ -486,13 +485,13 @@ static void test_host(_unused_ void **state)
     probe(&m, &probe_host);
     expect(&m.result, FAULT_MEMORY_LOW, -1, "19 of 976 MiB");
     expect(&m.result, FAULT_OOM_KILLS, -1, "killed 2 processes");
-    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one look proves nothing, */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one run is not enough */
     probe(&m, &probe_host);
-    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* nor does one that follows at once */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* nor is another run right after it */
     see_for(&m, "77-900", 15);
     probe(&m, &probe_host);
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
-    see_for(&m, "77-900", 15); /* its time goes on from run to run */
+    see_for(&m, "77-900", 15); /* the time adds up over the runs */
     probe(&m, &probe_host);
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "1 process stuck");
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "a) b (77)");
@@ -500,11 +499,11 @@ static void test_host(_unused_ void **state)
     write_file("77 (a) b) D 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 999 0\n", "proc/77/stat");
     write_file("voluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
     see_for(&m, "77-900", 60);
-    probe(&m, &probe_host); /* another process of that number */
+    probe(&m, &probe_host); /* another process with the same pid */
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
     write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
     see_for(&m, "77-999", 60);
-    probe(&m, &probe_host); /* it was woken, and waits for a disk once more */
+    probe(&m, &probe_host); /* the process was woken meanwhile */
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
     write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t2\n", "proc/77/status");
     see_for(&m, "77-999", 60);

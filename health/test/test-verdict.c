@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-verdict.c - the verdict, the table of faults, and how a result travels. */
+/* test-verdict.c - the verdict, the table of faults, and results and contexts as JSON. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
 #include "health/verdict.h"
@@ -39,8 +39,8 @@ static void test_node_is_as_bad_as_its_worst_probe(_unused_ void **state)
     assert_int_equal(verdict_judge(answers, 0, 8).level, HEALTH_OK);
 }
 
-/* Memory that lies about its bits costs that GPU's slot; the last slot costs the node; what is not
- * known to be a GPU's slot costs the node. */
+/* A memory fault of a GPU costs that GPU's slot. If no other slot is left, or the GPU's slot is unknown, the fault
+ * costs the node. */
 static void test_slots(_unused_ void **state)
 {
     ProbeAnswer one = weigh(FAULT_GPU_DOUBLE_BIT, 3, 8);
@@ -54,7 +54,7 @@ static void test_slots(_unused_ void **state)
     assert_int_equal(weigh(FAULT_GPU_REMAP_PENDING, 3, 8).level, HEALTH_DRAIN);
     assert_int_equal(weigh(FAULT_GPU_REMAP_PENDING, 3, 8).cure, CURE_RESET);
 
-    /* one probe takes one slot, another the other: none is left */
+    /* Two probes each cost one of two slots: no slot is left. */
     ProbeAnswer answers[] = {weigh(FAULT_GPU_DOUBLE_BIT, 0, 2), weigh(FAULT_XID_SLOT, 1, 2)};
     Verdict verdict = verdict_judge(answers, 1, 2);
     assert_int_equal(verdict.level, HEALTH_SUSPECT);
@@ -63,7 +63,7 @@ static void test_slots(_unused_ void **state)
     assert_int_equal(verdict.level, HEALTH_ISOLATE);
     assert_int_equal(verdict.bad_slots, 3);
 
-    /* the text is of the probe that takes the slot, not of one that only suspects */
+    /* The verdict quotes the probe that costs a slot, not a probe that only suspects. */
     ProbeAnswer mixed[] = {weigh(FAULT_CLOCK_WRONG, -1, 2), weigh(FAULT_XID_SLOT, 1, 2)};
     assert_int_equal(verdict_judge(mixed, 2, 2).worst, 1);
 }
@@ -81,7 +81,7 @@ static void test_hung_probe_isolates(_unused_ void **state)
     verdict_note_failure(&answer);
     assert_int_equal(answer.level, HEALTH_SUSPECT);
 
-    /* what was found before is not forgotten because the probe fails now */
+    /* Earlier findings still count when the probe fails or hangs. */
     answer = weigh(FAULT_GPU_LOST, 0, 8);
     verdict_note_failure(&answer);
     assert_int_equal(answer.level, HEALTH_ISOLATE);
