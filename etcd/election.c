@@ -94,7 +94,7 @@ static void judge(EtcdElection *election)
     for (size_t i = 0; i < election->n_candidates; i++)
         lowest = MIN(lowest, election->candidates[i].create_revision);
     if (election->key && !own && !election->campaign)
-        campaign(election); /* somebody deleted it */
+        campaign(election); /* another client deleted the key */
     int64_t term = own && own->create_revision == lowest ? lowest : 0;
 
     /* A key that was deleted and put again begins another term. */
@@ -132,7 +132,7 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
     EtcdElection *election = userdata;
 
     election->campaign = NULL;
-    if (election->changed) /* meanwhile */
+    if (election->changed) /* the value changed during the write */
         try_later(election, 0);
     if (r == 0) {
         /* The watch tells the rest, also of a key that was there; unless the key was deleted before
@@ -171,9 +171,9 @@ static void on_rewritten(int r, const Error *err, const EtcdTxnResult *result _u
     EtcdElection *election = userdata;
 
     election->campaign = NULL;
-    if (election->changed) /* meanwhile */
+    if (election->changed) /* the value changed during the write */
         try_later(election, 0);
-    if (r == 0) { /* refused: the key is another one by now, put with the new value */
+    if (r == 0) { /* refused: another key was put meanwhile, with the new value */
         election->n_failures = 0;
         return;
     }

@@ -32,7 +32,7 @@ void history_note(EtcdCall *call, const Pb__ResponseHeader *header)
     *h = (EtcdHistory){.cluster = header->cluster_id, .revision = header->revision};
     EtcdCall *each;
     LIST_FOREACH(each, &etcd->calls, list)
-    each->floor_revision = 0; /* what is under way was asked of the old one */
+    each->floor_revision = 0; /* calls under way belong to the old history */
     if (etcd->on_history)
         etcd->on_history(&was, h, etcd->history_userdata);
 }

@@ -60,7 +60,7 @@ static Pb__RangeRequest get_request(const Get *get)
         const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
         assert(last->n_kvs > 0); /* get_answered() refuses an empty page that is not the last */
         request.key = last->kvs[last->n_kvs - 1]->key;
-        request.key.len++; /* the NUL behind it: the next key possible */
+        request.key.len++; /* with its NUL, the next possible key */
     }
     return request;
 }
@@ -108,7 +108,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
-    if (page->more && page->n_kvs == 0) { /* where the next page begins nobody knows */
+    if (page->more && page->n_kvs == 0) { /* the next page has no first key */
         Error cut = ERROR_INIT;
         message_free(message);
         call->user.range(cut_short(call, &cut), &cut, NULL, call->userdata);
@@ -259,7 +259,7 @@ static void op_pack(const EtcdOp *op, PackedOp *ret)
     case ETCD_PUT:
         pb__put_request__init(&ret->request.put);
         ret->request.put.key = bytes_of(op->key);
-        if (op->n_value > 0) /* no NUL need follow */
+        if (op->n_value > 0) /* the value need not end with a NUL */
             ret->request.put.value =
                 (ProtobufCBinaryData){.data = (uint8_t *)op->value, .len = op->n_value};
         else

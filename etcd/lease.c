@@ -95,7 +95,7 @@ static void granted(EtcdCall *call, int r, const Error *err _unused_, ProtobufCM
         lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
         timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
         message_free(message);
-        lease->handler(ETCD_LEASE_GRANTED, lease->id, lease->userdata); /* may free the lease */
+        lease->handler(ETCD_LEASE_GRANTED, lease->id, lease->userdata); /* may free `lease` */
         return;
     }
     message_free(message);
@@ -141,7 +141,7 @@ static void conclude(EtcdLease *lease)
     assert(lease->waiting && id != 0);
     if (!lease->answered || !lease->witnessed)
         return;
-    if (lease->answered_term != lease->witnessed_term) { /* another leader in between */
+    if (lease->answered_term != lease->witnessed_term) { /* the leader has changed in between */
         end_attempt(lease, -EAGAIN);
         try_again_soon(lease);
         return;
@@ -152,13 +152,13 @@ static void conclude(EtcdLease *lease)
         lease->ttl_sec = ttl_sec;
         lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
         timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
-        lease->handler(ETCD_LEASE_RENEWED, id, lease->userdata); /* may free the lease */
+        lease->handler(ETCD_LEASE_RENEWED, id, lease->userdata); /* may free `lease` */
         return;
     }
     lease->id = 0;
     lease->stream = rpc_cancel(lease->stream);
     timer_set(lease, clock_boottime_usec());
-    lease->handler(ETCD_LEASE_LOST, id, lease->userdata); /* may free the lease */
+    lease->handler(ETCD_LEASE_LOST, id, lease->userdata); /* may free `lease` */
 }
 
 static void on_lease_message(void *userdata, ProtobufCMessage *message)

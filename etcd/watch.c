@@ -158,7 +158,7 @@ static size_t difference(const EtcdWatch *watch, const EtcdRange *range, EtcdEve
         bool same_key = i < watch->n_known && !strcmp(watch->known[i].key, kv->key);
         const Known *known = same_key ? &watch->known[i++] : NULL;
         if (known && known->create_revision != kv->create_revision)
-            ret[n++] = delete_event(kv->key, kv->create_revision - 1); /* that or earlier */
+            ret[n++] = delete_event(kv->key, kv->create_revision - 1); /* or earlier */
         if (!known || known->create_revision != kv->create_revision ||
             known->mod_revision != kv->mod_revision)
             puts[n_puts++] = (EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = *kv};

@@ -93,7 +93,7 @@ json_t *job_terms_parse(const char *text)
         return NULL;
     _cleanup_json_ json_t *flat = json_flat(json);
     json_t *ret = json_object();
-    json_object_set_new(ret, "train.device", json_string("cpu")); /* jobs of CPUs say nothing */
+    json_object_set_new(ret, "train.device", json_string("cpu")); /* a CPU job omits the key */
     const char *name;
     json_t *value;
     json_object_foreach (flat, name, value) {

@@ -348,6 +348,6 @@ int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_
     /* The new name may still be lost, so remove it. An object that replaced an older one is kept: it
      * is the only copy. */
     if (r < 0 && (flags & STORE_IF_ABSENT))
-        (void)unlink(path); /* it is whole, if it stays */
+        (void)unlink(path); /* if this fails, the file stays: it is whole */
     return r < 0 ? error_errno(err, r, "cannot write %s/%s", store->uri, key) : 0;
 }

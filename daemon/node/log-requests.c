@@ -97,7 +97,7 @@ static bool put_lines(LogRequests *asks, const char *id, const LogLinesRecord *l
 {
     char key[KEY_MAX];
     const int64_t lease = etcd_lease_id(asks->lease);
-    if (lease == 0 || !*asks->has_name) /* another one's readers */
+    if (lease == 0 || !*asks->has_name) /* the requests are for another node */
         return false;
     _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
     const EtcdOp op = {.kind = ETCD_PUT,
@@ -270,7 +270,7 @@ static void free_place(LogRequests *asks, uint64_t now)
             found = ask;
     }
     if (found && now - found->put_usec >= LOG_REQUESTS_UNTAKEN_SEC * USEC_PER_SEC)
-        forget_request(found); /* its lines go with its ask */
+        forget_request(found); /* deletes the lines and the request */
 }
 
 static void accept_request(LogRequests *asks, const char *id, LogRequestRecord *record)

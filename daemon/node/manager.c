@@ -211,7 +211,7 @@ static void on_other_history(void *userdata)
 {
     Manager *m = userdata;
     if (!m->node.registered)
-        return; /* nothing runs, and nothing was believed yet */
+        return; /* no rank runs, and no record was used yet */
     m->history_is_over = true;
     workload_kill_all(&m->workload, "etcd was restored from a snapshot");
     m->events.ended(m->events.userdata);

@@ -328,7 +328,7 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     if (range->n_kvs > 0) {
         judge_occupant(node, &range->kvs[0]);
     } else {
-        node->with_ranks |= node->registered; /* our key went, whatever the watch has shown */
+        node->with_ranks |= node->registered; /* its key is gone, seen or not */
         node_put(node);
     }
 }
@@ -448,7 +448,7 @@ static void release_ranks(const OwnNode *node, int64_t revision)
 static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     OwnNode *node = userdata;
-    node->call = NULL; /* it frees itself */
+    node->call = NULL; /* the call frees itself */
     release_ranks(node, r == 0 && result->succeeded ? result->revision : 0);
     if (r < 0 || !result->succeeded) {
         node->lease = 0;

@@ -74,7 +74,7 @@ static void write_file(RankLog *log, const char *text, size_t n)
     log->written += (int64_t)n;
     if (r == 0)
         r = write_on(log, &text, &n);
-    if ((r == -ENOSPC || r == -EDQUOT) && !log->failed) { /* a world's begin may have left some */
+    if ((r == -ENOSPC || r == -EDQUOT) && !log->failed) { /* older logs may still be there */
         rank_log_prune(log->log_dir, log->job);
         r = write_on(log, &text, &n);
     }

@@ -28,7 +28,7 @@ static int spawn(Process *p, const ProcessProgram *program, int output, int othe
     int r = spawn_process(&request, &p->pid, &p->pidfd, err);
     if (r == 0) /* the program leads a session */
         p->needs->sessions->of[p->slot] = p->pid;
-    if (!inside) { /* an empty cgroup says nothing of it: its mark must do */
+    if (!inside) { /* the cgroup lacks the process: orphans are found by its mark */
         p->cgroup = fd_close(p->cgroup);
         p->cgroup_events = fd_close(p->cgroup_events);
     }
@@ -121,7 +121,7 @@ void process_kill(const Process *p)
         if (r < 0)
             log_warning("slot %d: cannot kill its cgroup: %s", p->slot, strerror(-r));
     }
-    if (p->exited) /* the number may be another's */
+    if (p->exited) /* the pid may belong to another process by now */
         return;
     if (kill(-p->pid, SIGKILL) < 0)
         (void)kill(p->pid, SIGKILL); /* just after its start the program leads no group yet */

@@ -38,7 +38,7 @@ static void leave_privileges(void)
     (void)!read(fd, text, sizeof(text));
     if (text[0] == '-')
         (void)!pwrite(fd, "0", 1, 0); /* only lowering the value can be refused */
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* none, then nothing to do */
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* only fails without any */
 }
 
 static bool place(int fd, int at) { return fd < 0 || dup2(fd, at) >= 0; }

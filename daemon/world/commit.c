@@ -205,7 +205,7 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
             r = checkpoints_record_decode(kv->key, kv->value, kv->n_value, &record, &e);
             if (r < 0 && r != -EINVAL) {
                 record_writer_release(&local->progress.writer);
-                commit_retry_later(commit, r, e.text); /* never overwrite what we can't read */
+                commit_retry_later(commit, r, e.text); /* never overwrites unreadable records */
                 return;
             }
             if (r == 0 && *record.submission && strcmp(record.submission, local->submission) != 0)
@@ -278,7 +278,7 @@ int commit_found(Commit *commit, const ChannelMessage *found)
 {
     if (commit->busy)
         return -EBUSY;
-    if (commit->n_lines == RECORD_COMMITS_MAX) /* the newest are what counts */
+    if (commit->n_lines == RECORD_COMMITS_MAX) /* drop the oldest line */
         memmove(&commit->lines[0], &commit->lines[1],
                 sizeof(commit->lines[0]) * (size_t)--commit->n_lines);
     add_line(commit, found, found->made_by);

@@ -60,7 +60,7 @@ ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *
 {
     ExitVerdict v = {.code = code == CLD_EXITED ? value : -value};
 
-    if (words->error) { /* it knew why, even if it was killed while it cleaned up */
+    if (words->error) { /* the trainer named its reason, even if it was killed during its cleanup */
         v.code = words->exit_code;
         set_text(&v, words->text);
         return v;

@@ -95,7 +95,7 @@ static void end_local_world(LocalJob *job, const char *why)
     assert(!job->local);
     for (LocalWorld *t = job->over; t; t = t->next)
         if (t->killed_usec)
-            local_world_report(t); /* once more, under the guard of the new revision */
+            local_world_report(t); /* again, under the guard of the new revision */
 }
 
 void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
@@ -107,7 +107,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
         /* The leader has read how these ranks ended, and needs no more reports. */
         local_worlds_forget_reported(job);
         settle_over(job);
-        if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
+        if (job->rendezvous_revision <= revision) /* the watch may show neither put nor deletion */
             job->rendezvous_generation = 0;
         job_forget_if_idle(job);
         return;
@@ -225,7 +225,7 @@ static void start_pending(LocalWorld *local)
         Error err = ERROR_INIT;
         assert(!occupant || (occupant->slot == local_rank->slot && occupant->local != local));
         if (occupant && !occupant->lost)
-            continue; /* the occupant is being killed; its end brings us back */
+            continue; /* the occupant is being killed; its exit calls this function again */
         local_rank->pending = false;
         changed = true;
         int r = occupant
@@ -257,7 +257,7 @@ static void send_go(LocalWorld *local)
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
         watchdog_note_stage(&rank->watchdog, rank->watchdog.step, STAGE_JOINING,
-                            clock_boottime_usec()); /* no leader waits for it from now on */
+                            clock_boottime_usec()); /* no leader waits for this rank any more */
         (void)fault("go.before");
         rank_send(rank, &go);
         (void)fault("go.after");

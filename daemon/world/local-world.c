@@ -100,7 +100,7 @@ static void on_reported(LocalWorld *local)
         return;
     forget(local);
     if (job->local)
-        job_advance(job); /* it may have waited for this word */
+        job_advance(job); /* the job may have waited for this write */
     else
         job_forget_if_idle(job);
 }
@@ -284,7 +284,7 @@ void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdic
     assert(rank->process.exited || rank->lost);
     RankReport *report = &local_rank->report;
     if (report->state == RANK_EXITED)
-        return; /* told already, when its slot was lost */
+        return; /* the exit was reported when the slot was lost */
     report->state = RANK_EXITED;
     report->exit_code = verdict->code;
     report->hung = report->hung || verdict->hung;

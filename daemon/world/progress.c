@@ -66,7 +66,7 @@ void progress_note(Progress *progress, const ChannelMessage *step)
 {
     ProgressRecord *record = &progress->record;
     bool was_unsaved = record->unsaved_since_usec != 0;
-    bool is_last = step->step >= step->steps; /* nothing would bring it later */
+    bool is_last = step->step >= step->steps; /* no later step would write it */
     uint64_t unsaved_usec = was_unsaved && step->unsaved_since_usec
                                 ? record->unsaved_since_usec /* converted only once: clocks drift */
                                 : realtime_of(step->unsaved_since_usec);

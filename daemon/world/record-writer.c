@@ -50,7 +50,7 @@ static void record_writer_refused(RecordWriter *writer)
     local_world_refused(writer->local, writer->key);
     if (writer->wanted && writer->local->over)
         record_writer_write(
-            writer); /* the local world ended meanwhile, and its guard is another one now */
+            writer); /* the local world ended meanwhile, and its guard has changed */
 }
 
 static void on_writer_read(int r, const Error *err, const EtcdRange *range, void *userdata)
@@ -65,7 +65,7 @@ static void on_writer_read(int r, const Error *err, const EtcdRange *range, void
     }
     w->events.etcd_answered(w->events.userdata);
     int64_t revision = range->n_kvs > 0 ? range->kvs[0].mod_revision : 0;
-    bool is_world = writer->refused && revision == writer->guard; /* the key's own guard held */
+    bool is_world = writer->refused && revision == writer->guard; /* the guard on the key held */
     bool is_to_be_written = writer->refused || writer->wanted;
     writer->revision = revision;
     writer->unsure = writer->refused = false;
@@ -74,7 +74,7 @@ static void on_writer_read(int r, const Error *err, const EtcdRange *range, void
     else if (is_to_be_written)
         record_writer_write(writer);
     else
-        w->events.may_be_idle(w->events.userdata); /* the read was all */
+        w->events.may_be_idle(w->events.userdata); /* there is no more to write */
 }
 
 static void record_writer_read(RecordWriter *writer)

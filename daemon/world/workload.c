@@ -53,7 +53,7 @@ void workload_end_late(Workload *w, uint64_t now_usec)
     for (LocalJob *job = w->jobs, *next; job; job = next) {
         next = job->next;
         if (job->ends_usec && now_usec >= job->ends_usec && job->local &&
-            local_world_is_live(job->local)) /* jobs that are long over cost nothing */
+            local_world_is_live(job->local)) /* skips jobs that are over */
             job_advance(job);
     }
 }

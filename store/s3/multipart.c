@@ -330,7 +330,7 @@ int s3_upload(S3Put *put, Error *err)
     u.window = MIN(u.n_parts, (size_t)MIN(put->s3->options->connections, (int64_t)WINDOW_MAX));
     r = upload(&u, err);
     if (r < 0 && u.id)
-        (void)s3_abort(put->s3, put->name.text, u.id, NULL); /* else a sweep does it */
+        (void)s3_abort(put->s3, put->name.text, u.id, NULL); /* else a later sweep does */
     if (u.orphan)
         abort_orphans(&u);
     free(u.id);
