@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live-page.c - see live-page.h. A Drawn is a page as it was last drawn; a Viewer follows one. */
+/* live-page.c - see live-page.h. A Drawn is a page as it was last drawn; a Viewer follows one Drawn. */
 #include "controller/live-page.h"
 
 #include "base/clock.h"
@@ -11,16 +11,16 @@
 enum {
     DRAWN_MAX = HTTP_VIEWERS_MAX + 16,
     BEAT_MSEC = 1000,
-    SLOW_SEC = 10,     /* between two drawings of curves */
-    KEEP_SEC = 10,     /* a page that nobody looks at is forgotten after this */
-    DRAWINGS_MAX = 40, /* in a second, for all pages */
+    SLOW_SEC = 10,     /* between two drawings of the curves */
+    KEEP_SEC = 10,     /* a page without viewers is forgotten after this */
+    DRAWINGS_MAX = 40, /* per second, for all pages */
 };
 
 static const char policy[] =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/* Bytes that viewers share. */
+/* Bytes that several viewers share. */
 typedef struct Bytes {
     int users;
     size_t n;
@@ -29,21 +29,22 @@ typedef struct Bytes {
 
 typedef struct Drawn {
     bool used;
-    char job[RECORD_JOB_MAX + 1]; /* empty: the cluster's */
+    char job[RECORD_JOB_MAX + 1]; /* empty: the cluster's page */
     Page page;
-    uint64_t number; /* of the drawing; grows when a part has changed */
-    Bytes *change;   /* what is new in it, as an event; NULL: it is the first drawing */
-    Bytes *whole;    /* all of it, as an event; NULL: nobody has needed it */
+    uint64_t number; /* number of the drawing; grows when a part has changed */
+    Bytes *change;   /* the changed parts, as an event; NULL in the first drawing */
+    Bytes *whole;    /* all parts, as an event; NULL: not needed yet */
     uint64_t drawn_usec, slow_usec, asked_usec;
     int n_viewers;
-    bool gone; /* it cannot be drawn any more: its viewers are told, and end */
+    bool
+        gone; /* the page cannot be drawn any more: its viewers are notified, and their streams end */
 } Drawn;
 
 typedef struct Viewer {
     LivePages *pages;
     Drawn *drawn;
-    uint64_t number; /* the drawing that it has; 0: none */
-    Bytes *given;    /* borrowed by the server */
+    uint64_t number; /* of the drawing that the viewer has; 0: none */
+    Bytes *given;    /* the bytes that the server borrows */
     bool told_end;
 } Viewer;
 
@@ -52,9 +53,9 @@ struct LivePages {
     HttpServer *server;
     LiveLook (*look)(void *userdata);
     void *userdata;
-    uint64_t epoch; /* tells this process's numbers from another's */
+    uint64_t epoch; /* distinguishes this process's numbers from another's */
     uint64_t second_usec;
-    int n_drawings; /* since second_usec */
+    int n_drawings; /* drawings since second_usec */
     Drawn drawn[DRAWN_MAX];
 };
 
@@ -96,7 +97,7 @@ static void drawn_clear(Drawn *d)
     *d = (Drawn){0};
 }
 
-/* False: the job is gone. */
+/* Draws the page again. Returns false if the job is gone. */
 static bool draw(LivePages *p, Drawn *d, const LiveLook *look, uint64_t now_usec)
 {
     Page page;
@@ -122,7 +123,7 @@ static bool draw(LivePages *p, Drawn *d, const LiveLook *look, uint64_t now_usec
     return true;
 }
 
-/* Bounds what a crowd can make this program draw. */
+/* Bounds what many viewers can make this program draw. */
 static bool may_draw(LivePages *p, uint64_t now_usec)
 {
     if (now_usec >= p->second_usec + USEC_PER_SEC) {
@@ -132,7 +133,8 @@ static bool may_draw(LivePages *p, uint64_t now_usec)
     return p->n_drawings++ < DRAWINGS_MAX;
 }
 
-/* Returns the page as it is now or was within the last second; NULL: there are too many pages. */
+/* Finds the page's entry, or makes a new one in place of an entry without viewers. Returns NULL if there are too
+ * many pages. */
 static Drawn *find_drawn(LivePages *p, const char *job)
 {
     Drawn *place = NULL;
@@ -228,7 +230,7 @@ static void write_leader(HttpAnswer *ret, const LiveLook *look)
     write_message(ret, 503, "Not the leader", words, link);
 }
 
-/* Returns the drawing of what was asked for; NULL: *ret says why there is none. */
+/* Returns the drawing of the requested page; NULL: *ret explains why there is none. */
 static Drawn *answer_with(LivePages *p, const char *job, HttpAnswer *ret)
 {
     const uint64_t now_usec = clock_boottime_usec();
@@ -245,7 +247,7 @@ static Drawn *answer_with(LivePages *p, const char *job, HttpAnswer *ret)
     Drawn *d = find_drawn(p, job);
     const bool old = d && now_usec >= d->drawn_usec + USEC_PER_SEC;
     if (d && old && may_draw(p, now_usec))
-        (void)draw(p, d, &look, now_usec); /* the job is there */
+        (void)draw(p, d, &look, now_usec); /* cannot fail: the job exists */
     if (!d || d->number == 0) {
         write_message(ret, 503, "Too many pages",
                       "More pages are looked at than this controller draws. Try again in a minute.",
@@ -368,7 +370,7 @@ static void forget_old(LivePages *p, uint64_t now_usec)
     }
 }
 
-/* Draws what is looked at; true: viewers have news. */
+/* Draws the pages that have viewers. Returns true if there are viewers. */
 static bool draw_looked_at(LivePages *p, uint64_t now_usec)
 {
     bool news = false;
@@ -379,7 +381,7 @@ static bool draw_looked_at(LivePages *p, uint64_t now_usec)
             continue;
         news = true;
         if (d->gone || now_usec < d->drawn_usec + BEAT_MSEC * USEC_PER_MSEC / 2)
-            continue; /* somebody came just now, and it was drawn for him */
+            continue; /* it was drawn just now for a new viewer */
         if (!look.leads || (may_draw(p, now_usec) && !draw(p, d, &look, now_usec)))
             d->gone = true;
     }
@@ -408,7 +410,7 @@ int live_pages_new(sd_event *event, LiveLook (*look)(void *userdata), void *user
     p->epoch = clock_realtime_usec();
     int r = sd_event_add_time_relative(event, &p->beat, CLOCK_BOOTTIME, BEAT_MSEC * USEC_PER_MSEC,
                                        1000, on_beat, p);
-    if (r >= 0) /* whoever looks may wait: decisions come first */
+    if (r >= 0) /* viewers may wait: decisions come first */
         r = sd_event_source_set_priority(p->beat, SD_EVENT_PRIORITY_NORMAL + 20);
     if (r < 0)
         return error_errno(err, r, "cannot set a timer");

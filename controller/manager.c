@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager.c - see manager.h. Hands the Leader what it needs, and tells the others what the Leader says. */
+/* manager.c - see manager.h. Gives the Leader what it needs, and passes the Leader's news to the other parts of the
+ * program. */
 #include "controller/manager.h"
 
 #include "base/json/json.h"
@@ -19,18 +20,19 @@ struct Controller {
     const ControllerConfig *config; /* borrowed */
     Etcd *etcd;
     Journal *journal;           /* NULL: nothing is recorded */
-    ControllerMetrics *metrics; /* NULL: there is no port for them */
+    ControllerMetrics *metrics; /* NULL: metrics are off */
     Leader *leader;
     Sender *sender;
-    ControllerStatus status; /* said to systemd */
+    ControllerStatus status; /* the line last sent to systemd */
 };
 
-/* For whoever asks what the leader would decide; the list of nodes has a field of its own. */
+/* Writes the core's settings into the controller's record, for a user who asks what the leader would decide. The
+ * list of nodes is left out: it has a field of its own. */
 static void log_settings(LeaderSettings *s)
 {
     LeaderRecord *record = &s->introduction;
     _cleanup_json_ json_t *json = journal_config_json(&s->core);
-    (void)json_object_del(json, "admit"); /* it need not be there */
+    (void)json_object_del(json, "admit"); /* fails if there is no list */
     _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
     if (text && strlen(text) < sizeof(record->settings))
         memcpy(record->settings, text, strlen(text) + 1);
@@ -50,11 +52,11 @@ static LeaderSettings settings_of(const ControllerConfig *config, const Controll
     return s;
 }
 
-/* ---- what the Leader says ---- */
+/* ---- events of the Leader ---- */
 
 static void on_loaded(_unused_ void *userdata)
 {
-    (void)sd_notify(0, "READY=1"); /* nobody listens outside systemd */
+    (void)sd_notify(0, "READY=1"); /* outside systemd nothing receives it */
 }
 
 static void on_view_changed(void *userdata)
@@ -99,10 +101,10 @@ static void on_leader_ended(void *userdata, int r)
 {
     const Controller *m = userdata;
     const int code = r == 0 || r == -ERESTART ? r : 1;
-    (void)sd_event_exit(m->event, code); /* fails only when it is exiting already */
+    (void)sd_event_exit(m->event, code); /* fails only if the loop is exiting already */
 }
 
-/* ---- what it asks for ---- */
+/* ---- what the Leader needs ---- */
 
 static bool draw(void *ret, size_t n) { return getrandom(ret, n, 0) == (ssize_t)n; }
 
@@ -124,7 +126,7 @@ static int open_leader(Controller *m, const LeaderSettings *settings, Error *err
     return leader_new(&needs, settings, &events, &m->leader, err);
 }
 
-/* ---- what the others ask for ---- */
+/* ---- what metrics and the sender need ---- */
 
 static ControllerView look_at_etcd(void *userdata)
 {
@@ -141,7 +143,7 @@ static void on_mark_read_again(const char *key, const char *value, size_t n, int
 
 static int open_sender(Controller *m, const ClusterLimits *limits, Error *err)
 {
-    enum { TESTS_MAX = 16 }; /* notifications that somebody asks for */
+    enum { TESTS_MAX = 16 }; /* notifications of `sdctl alerts test` */
     SenderOptions options = {.event = m->event,
                              .etcd = m->etcd,
                              .lease = leader_lease(m->leader),
@@ -167,7 +169,7 @@ int manager_reload(Controller *m, Error *err)
 
 void manager_leave(Controller *m)
 {
-    (void)sd_notify(0, "STOPPING=1"); /* nobody listens outside systemd */
+    (void)sd_notify(0, "STOPPING=1"); /* outside systemd nothing receives it */
     leader_leave(m->leader);
 }
 

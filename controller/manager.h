@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager.h - sdcontroller as one object: a Leader (leader/leader.h) and what the program has around it.
+/* manager.h - sdcontroller as one object: a Leader (leader/leader.h) and the rest of the program around it.
  *
- * Here are the client of etcd, the journal's file, the port of /metrics, the status line for systemd, and the messages
- * to sinks of notifications. The Leader determines whether something is decided, and what.
+ * It owns the client of etcd, the journal's file, the port of /metrics, the status line for systemd, and the messages
+ * to sinks of notifications. The Leader determines whether to decide, and what.
  *
  * Ownership: manager_new() gives the caller a Controller, which borrows the loop and the settings.
  * Units:     none.

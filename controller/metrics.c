@@ -70,7 +70,7 @@ static const double recovery_bounds[] = {0.05, 0.1, 0.25, 0.5, 1,   2,   3,   5,
 
 #define LATENCY .bounds = exporter_latency_bounds, .n_bounds = ELEMENTSOF(exporter_latency_bounds)
 #define RECOVERY .bounds = recovery_bounds, .n_bounds = ELEMENTSOF(recovery_bounds)
-/* not "job": that is what Prometheus calls a set of targets */
+/* The label is not "job", because that is Prometheus's name for a set of targets. */
 #define OF_JOB .labels = {"job_name"}, .group = LEADER
 
 static const MetricFamily families[FAMILIES] = {
@@ -202,11 +202,11 @@ const MetricFamily *controller_metrics_families(size_t *ret_n)
     return families;
 }
 
-static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
+static const char *const outcomes[] = {"done", "refused", "unknown"}; /* indexed by Outcome */
 
-/* A write of ours that the watch has not shown yet. */
+/* A write of this controller that the watch has not shown yet. */
 typedef struct AwaitedWrite {
-    int64_t revision; /* 0: free place */
+    int64_t revision; /* 0: the place is free */
     uint64_t known_usec;
 } AwaitedWrite;
 
@@ -215,7 +215,7 @@ struct ControllerMetrics {
     Metrics *metrics;
     LivePages *pages;
     Seen *seen;
-    uint64_t seen_usec; /* since when */
+    uint64_t seen_usec; /* since when `seen` is kept */
     char cluster[CLUSTER_NAME_MAX + 1];
     ControllerLook look;
     void *userdata;
@@ -364,15 +364,16 @@ static bool is_controller_healthy(char text[EXPORTER_HEALTH_BYTES], void *userda
     return view.leader.loaded && view.leader.connected;
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void observe_phase(Metrics *m, const IncidentRecord *record, const char *phase, double sec)
 {
-    if (sec >= 0) /* else unknown */
+    if (sec >= 0) /* otherwise unknown */
         metrics_observe(m, RECOVERY_PHASE_SECONDS, LABELS(record->job, phase), sec);
 }
 
-/* before: as it was last seen; NULL: new. Each number is counted when it first appears. */
+/* Counts each number of an incident when it first appears. before: the incident as it was last seen; NULL: it is
+ * new. */
 static void note_incident(Metrics *m, const IncidentRecord *before, const IncidentRecord *now)
 {
     if (!before)
@@ -557,8 +558,7 @@ ControllerMetrics *controller_metrics_free(ControllerMetrics *cm)
 {
     if (!cm)
         return NULL;
-    cm->exporter =
-        exporter_free(cm->exporter); /* its viewers end before the pages that they follow */
+    cm->exporter = exporter_free(cm->exporter); /* its viewers must end before the pages */
     cm->pages = live_pages_free(cm->pages);
     cm->seen = curves_free(cm->seen);
     free(cm);

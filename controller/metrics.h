@@ -37,17 +37,18 @@ DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)
 
 /* Returns the families that docs/reference/metrics.md shows. */
 const MetricFamily *controller_metrics_families(size_t *ret_n);
-/* Writes ADDRESS:PORT of the pages, with the name for an address that is every one; "": metrics are off. */
+/* Writes the ADDRESS:PORT of the pages, with `name` in place of an address that stands for every interface; "":
+ * metrics are off. */
 void controller_metrics_page(const ControllerMetrics *metrics, const char *name, char *ret,
                              size_t n);
 /* Makes the client report its requests; the client must be freed before the metrics. */
 void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
-/* Takes in a record's event, before the core does. */
+/* Notes a record's event, before the core receives it. */
 void controller_metrics_note_event(ControllerMetrics *metrics, const Cluster *cluster,
                                    const Event *event);
 void controller_metrics_note_leading(ControllerMetrics *metrics);
-/* Takes in the outcome of a decision. revision: the transaction's, if the outcome is OUTCOME_DONE. */
+/* Notes the outcome of a decision. revision: the transaction's, if the outcome is OUTCOME_DONE. */
 void controller_metrics_note_outcome(ControllerMetrics *metrics, const Decision *decision,
                                      Outcome outcome, uint64_t begun_usec, int64_t revision);
-/* The watch has shown everything up to this revision. */
+/* Notes that the watch has shown everything up to this revision. */
 void controller_metrics_note_shown(ControllerMetrics *metrics, int64_t revision);

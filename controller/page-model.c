@@ -23,7 +23,7 @@ static int compare_incidents(const void *a, const void *b)
     return ((*left)->at_usec > (*right)->at_usec) - ((*left)->at_usec < (*right)->at_usec);
 }
 
-/* Gives all that pass the test, by time; the caller frees the array. */
+/* Returns all incidents that pass the test, sorted by time; the caller frees the array. */
 static size_t gather_incidents(const Cluster *c, IncidentTest test, const void *userdata,
                                const IncidentRecord ***ret)
 {
@@ -72,7 +72,8 @@ bool page_model_has_job(const Cluster *c, const char *name)
     return find_job(c, name, &survey) >= 0;
 }
 
-/* Gives the place of the i-th job among those that wait, from 1; 0: it does not. */
+/* Returns the place of the i-th job among the waiting jobs, from 1, and their number in *ret_n; 0: the job does not
+ * wait. */
 static int place_of(const Cluster *c, int i, int *ret_n)
 {
     JobRecords records;

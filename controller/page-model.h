@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* page-model.h - the core's state as the pages of report/ take it.
+/* page-model.h - the core's state in the form that the pages of report/ need.
  *
- * Ownership: the caller clears the Page. Borrows the Cluster and what was seen for the call.
+ * Ownership: the caller clears the Page. The Cluster and the Seen are borrowed for the call.
  * Units:     as report/report.h.
  * Errors:    false: there is no such job.
  * Threads:   loop thread only.
@@ -17,7 +17,7 @@ typedef struct PageSource {
     const Cluster *cluster;
     int64_t term;
     const Seen *seen;
-    uint64_t seen_usec; /* since when */
+    uint64_t seen_usec; /* since when `seen` is kept */
     uint64_t now_usec;
 } PageSource;
 

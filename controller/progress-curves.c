@@ -8,11 +8,11 @@
 #include <string.h>
 
 typedef struct SeenJob {
-    char name[RECORD_JOB_MAX + 1]; /* empty: free */
+    char name[RECORD_JOB_MAX + 1]; /* empty: the entry is free */
     ReportPoint points[SEEN_POINTS_MAX];
-    int width[SEEN_POINTS_MAX]; /* reports that are in the point */
+    int width[SEEN_POINTS_MAX]; /* number of reports in each point */
     size_t n;
-    int wide; /* reports that a point has room for */
+    int wide; /* number of reports that a point has room for */
 } SeenJob;
 
 struct Seen {
@@ -43,7 +43,7 @@ static SeenJob *take_place(Seen *s, const char *name)
     return s->jobs[i];
 }
 
-/* One point of two neighbours: each value is the mean of what is known. */
+/* Merges a value of two neighbouring points: the mean of those that are known. */
 static double mean(double a, int n_a, double b, int n_b)
 {
     if (!isfinite(a) || !isfinite(b))
@@ -57,7 +57,7 @@ static void join(ReportPoint *to, int *width, const ReportPoint *p, int n)
     to->samples_per_sec = mean(to->samples_per_sec, *width, p->samples_per_sec, n);
     to->grad_norm = mean(to->grad_norm, *width, p->grad_norm, n);
     to->lr = mean(to->lr, *width, p->lr, n);
-    to->low = fmin(to->low, p->low); /* fmin() passes over NAN */
+    to->low = fmin(to->low, p->low); /* fmin() ignores NAN */
     to->high = fmax(to->high, p->high);
     to->step = p->step;
     to->usec = p->usec;
@@ -88,7 +88,7 @@ static void note_progress(Seen *s, const char *job, const ProgressRecord *p)
     if (j->n > 0 && j->points[j->n - 1].step == p->step)
         return;
     while (j->n > 0 && j->points[j->n - 1].step > p->step)
-        j->n--; /* a recovery took them back */
+        j->n--; /* a recovery took these steps back */
     const ReportPoint point = {.step = p->step,
                                .usec = p->at_usec,
                                .loss = p->loss,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress-curves.h - what this controller has seen of the jobs' steps, for the curves of the live page.
  *
- * The record progress/<job> has only the newest step, so a curve is what passed by since the controller started;
- * followers see it, too. A job has SEEN_POINTS_MAX points at most: when they are full, two become one, and further
- * steps join the last one until it is as wide. Steps that a recovery takes back are forgotten.
+ * The record progress/<job> has only the newest step, so a curve shows only steps since the controller started;
+ * followers collect them, too. A job has at most SEEN_POINTS_MAX points: when all are in use, each two are merged
+ * into one, and further steps join the last point until it is as wide as the others. Steps that a recovery takes back
+ * are forgotten.
  *
  * Ownership: curves_new() gives the caller a Seen. NULL is accepted everywhere: nothing is kept.
  * Units:     as report/report.h.
@@ -23,7 +24,7 @@ Seen *curves_new(int max_jobs);
 Seen *curves_free(Seen *seen);
 DEFINE_CLEANUP(Seen, curves_free)
 
-/* Takes in a record's event. */
+/* Notes a record's event. */
 void curves_note(Seen *seen, const Event *event);
-/* Returns a job's points, by step; borrowed until the next call of curves_note(). */
+/* Returns a job's points, sorted by step; borrowed until the next call of curves_note(). */
 const ReportPoint *curves_points(const Seen *seen, const char *job, size_t *ret_n);

@@ -18,6 +18,6 @@ int recording_open(const ControllerConfig *config, const ClusterLimits *limits,
     int r = journal_new(path, (uint64_t)config->record_mib << 20, &head, ret, err);
     if (r == 0 || config->record[0])
         return r;
-    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
+    log_warning("%s; events are not recorded", err->text); /* the settings do not name a journal */
     return 0;
 }

@@ -76,7 +76,7 @@ static int run(Program *p, Error *err)
     return r;
 }
 
-/* Before any thread exists, so that every thread inherits it. */
+/* Called before any thread exists, so that every thread inherits the blocked signals. */
 static int block_signals(Error *err)
 {
     sigset_t set;
@@ -89,7 +89,7 @@ static int block_signals(Error *err)
     return 0;
 }
 
-/* Checks the files that a start would refuse, beside the settings themselves. */
+/* Checks the files that a start would refuse, besides the settings. */
 static int check_files(const ControllerConfig *config, Error *err)
 {
     AlertsFile file;
@@ -129,7 +129,7 @@ int main(int argc, char *argv[])
         r = fault_open(&err);
     if (r == 0)
         r = run(&p, &err);
-    if (r == -ERESTART) { /* every descriptor of ours closes on the way */
+    if (r == -ERESTART) { /* every descriptor is closed by execv() */
         (void)execv("/proc/self/exe", argv);
         r = error_errno(&err, -errno, "cannot begin anew");
     }

@@ -19,7 +19,7 @@ typedef struct ControllerStatus {
     char said[STATUS_BYTES];
 } ControllerStatus;
 
-/* term: 0 while this controller does not decide. is_still: it is elected and stands still (succession.h). has_lease:
- * etcd has granted its lease and not taken it back. */
+/* term: 0 while this controller does not decide. is_still: it is elected but stands still (succession.h). has_lease:
+ * etcd has granted its lease, and the lease has not ended. */
 void status_write(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
                   bool is_still, bool has_lease);

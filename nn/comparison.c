@@ -12,7 +12,8 @@ enum { RUNS = 2 };
 struct TapeComparison {
     Tape *tape;
     int run;
-    uint64_t *sums; /* device memory: [RUNS][operations][N_RESULTS]; 0: there is no such result */
+    /* device memory: [RUNS][operations][N_RESULTS]; 0: the operation has no such result */
+    uint64_t *sums;
 };
 
 static size_t sums_of_run(const TapeComparison *c) { return c->tape->n_operations * N_RESULTS; }
@@ -42,7 +43,7 @@ TapeComparison *tape_comparison_free(TapeComparison *c)
 
 /* ---- watching ---- */
 
-/* Packed weights and what is saved show in what is made of them. */
+/* Packed weights and saved data are not compared: a difference in them shows in the results computed from them. */
 static TapeResult first_of(TapePhase phase)
 {
     return phase == TAPE_FORWARD ? RESULT_OUT : RESULT_OF_INPUT;
@@ -83,7 +84,7 @@ void tape_comparison_end(TapeComparison *c)
     c->tape->observer_userdata = NULL;
 }
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 static int differs(const TapeComparison *c, size_t operation, TapeResult result, Error *err)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comparison.h - two runs of a tape with the same inputs, compared result by result.
  *
- * Equal inputs must give equal bits. Where they do not, some operation is the first whose result differs: it is the
- * culprit, and all that follows differs because of it. While a run is watched, the fingerprint of everything that an
- * operation leaves is taken on the device right behind it: activations, their gradients, the gradients of parameters.
+ * Equal inputs must give equal bits. Where they do not, the first operation whose result differs is the culprit; all
+ * later results differ because of it. While a run is watched, the device computes a fingerprint of each result of an
+ * operation right after the operation: activations, their gradients, the gradients of parameters.
  *
- * Ownership: tape_comparison_new() gives the caller an object; it borrows the tape, whose observer it is between
- *            tape_comparison_watch() and tape_comparison_end().
+ * Ownership: tape_comparison_new() gives the caller an object. The object borrows the tape, and is the tape's observer
+ *            between tape_comparison_watch() and tape_comparison_end().
  * Units:     none.
- * Errors:    -EXDEV: a result differs; the text names the operation, and the plan that it ran by.
+ * Errors:    -EXDEV: a result differs; the text names the operation and the library plan that computed the result.
  * Threads:   the device's.
  */
 #pragma once
@@ -18,13 +18,14 @@
 typedef struct TapeComparison TapeComparison;
 
 int tape_comparison_new(Tape *tape, TapeComparison **ret, Error *err);
-/* The device does nothing for it any more. */
+/* The device must have finished all work of the comparison. */
 TapeComparison *tape_comparison_free(TapeComparison *comparison);
 DEFINE_CLEANUP(TapeComparison, tape_comparison_free)
 
-/* Watches what the tape runs from now on, as run 0 or run 1, each once. */
+/* Watches the tape from now on, as run 0 or run 1. Each number is used once. */
 void tape_comparison_watch(TapeComparison *comparison, int run);
 void tape_comparison_end(TapeComparison *comparison);
-/* After both runs: the first result of the phase that differs, in the order in which they were computed; 0: none.
+/* Called after both runs. Reports the first result of the phase that differs, in the order of computation: -EXDEV.
+ * Returns 0 if no result differs.
  * phase: TAPE_FORWARD or TAPE_BACKWARD. */
 int tape_comparison_report(const TapeComparison *comparison, TapePhase phase, Error *err);

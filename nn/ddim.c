@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ddim.c - see ddim.h. The network runs on the device; the update between two runs is a few
- * operations an element and happens on the host. */
+/* ddim.c - see ddim.h. The network runs on the device. The update between two runs of the network is a few arithmetic
+ * operations per element and happens on the host. */
 #include "nn/ddim.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ typedef struct Sampler {
     const DdimOptions *options;
     int64_t n_each, n_text; /* elements of one sample's latents and text */
     int grain;
-    int64_t n_done, n_all; /* steps of grains */
+    int64_t n_done, n_all; /* steps of all grains: done so far, in total */
     /* device memory */
     void *x, *text, *empty_text, *prediction; /* compute type, one grain */
     float *staging;                           /* fp32, one grain of latents or texts */
@@ -87,7 +87,7 @@ static void predict(Sampler *s, const void *text, float *ret)
     device_download(s->device, ret, s->staging, (size_t)n * sizeof(float));
 }
 
-/* latents: from noise level alpha_bar[t] to that of `to`. */
+/* Moves the latents from the noise level alpha_bar[t] to the noise level alpha_bar[to]. */
 static void update(Sampler *s, int t, int to)
 {
     double a = sqrt(s->schedule->alpha_bar[t]), b = sqrt(1.0 - s->schedule->alpha_bar[t]);
@@ -112,7 +112,7 @@ static void set_timesteps(Sampler *s, int t)
     device_upload(s->device, s->timesteps, all, (size_t)s->grain * sizeof(*all));
 }
 
-/* One grain from noise to latents; s->text is in place. */
+/* Samples one grain, from noise to latents. s->text must already hold the grain's texts. */
 static void sample_grain(Sampler *s, int64_t first_position)
 {
     int64_t n = s->grain * s->n_each;
@@ -137,8 +137,8 @@ static void sample_grain(Sampler *s, int64_t first_position)
     }
 }
 
-/* The last grain may be short: its empty places repeat its last text, and their latents are not
- * copied out. */
+/* The last grain may have fewer samples: its empty places repeat the last text, and their latents are not copied to the
+ * caller. */
 static void sample_all(Sampler *s, int64_t n_samples, const float *text, float *latents)
 {
     for (int64_t first = 0; first < n_samples; first += s->grain) {

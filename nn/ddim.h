@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ddim.h - draws latents from a network: DDIM with eta 0 and classifier-free guidance.
  *
- * The timesteps are i * (n_steps / steps) + 1 for i = steps - 1 .. 0, and the step from the last of
- * them goes to alpha_bar[0], as the SD2 checkpoints' scheduler has it (spacing "leading",
- * steps_offset 1, set_alpha_to_one false, clip_sample false).
+ * The timesteps are i * (n_steps / steps) + 1 for i = steps - 1 .. 0, and the step from the last of them goes to
+ * alpha_bar[0], as in the scheduler of the SD2 checkpoints (spacing "leading", steps_offset 1, set_alpha_to_one false,
+ * clip_sample false).
  *
  * Ownership: all buffers are the caller's, in host memory.
  * Units:     fp32; latents [n_samples][h][w][c], text [n_samples][tokens][dim].
@@ -20,7 +20,7 @@
 
 typedef struct DdimOptions {
     int steps;
-    double guidance; /* 1: no guidance, only the text */
+    double guidance; /* 1: no guidance, only the conditional prediction */
     bool v_prediction;
     uint64_t seed; /* sample i starts from normal_noise(seed, i) */
     /* Called after each step of each grain; may be NULL. */
@@ -28,8 +28,8 @@ typedef struct DdimOptions {
     void *context;
 } DdimOptions;
 
-/* Draws n_samples, in grains of the network's shape. empty_text [tokens][dim] may be NULL where
- * guidance is 1. The network's weights must be set. */
+/* Draws n_samples, in grains of the network's shape. empty_text [tokens][dim] may be NULL if guidance is 1. The
+ * network's weights must be set. */
 int ddim_sample(Network *network, const NoiseSchedule *schedule, const DdimOptions *options,
                 int64_t n_samples, const float *text, const float *empty_text, float *latents,
                 Error *err);

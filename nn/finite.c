@@ -14,10 +14,10 @@
 struct TapeFinite {
     Tape *tape;
     uint64_t until_usec;
-    uint64_t *counts; /* device memory: [N_RESULTS], of the operation that is looked at */
-    uint32_t *maxima; /* device memory: of tensors; nobody reads them */
+    uint64_t *counts; /* device memory: [N_RESULTS], of the operation that is checked */
+    uint32_t *maxima; /* device memory: maxima of the gradients of tensors, which no code reads */
     double *loss;     /* device memory */
-    bool hangs;       /* the device may still use what is ours */
+    bool hangs;       /* the device may still use this object's memory */
     char text[TAPE_FINITE_TEXT_MAX];
 };
 
@@ -37,7 +37,7 @@ int tape_finite_new(Tape *tape, uint64_t until_usec, TapeFinite **ret, Error *er
     return r;
 }
 
-/* Keeps the memory until the process ends; volatile, since nobody reads it. */
+/* Keeps the memory until the process ends, for a device that hangs. The array is volatile because no code reads it. */
 static void keep(const void *memory)
 {
     static _unused_ const void *volatile kept[2];
@@ -72,13 +72,13 @@ static void append_text(TapeFinite *f, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(f->text, sizeof(f->text), format, ap); /* text that does not fit is cut */
+    (void)vsnprintf(f->text, sizeof(f->text), format, ap); /* text that does not fit is truncated */
     va_end(ap);
 }
 
 /* ---- counting ---- */
 
-/* Waits for what was counted. -ETIME: no time is left. */
+/* Waits for the counts and reads them. Returns -ETIME if the deadline has passed. */
 static int read_counts(TapeFinite *f, uint64_t counts[N_RESULTS], Error *err)
 {
     Device *device = f->tape->device;
@@ -138,7 +138,8 @@ bool tape_finite_look_at_weights(TapeFinite *f, const float *weights)
         if (!tape_finite_look(f, what, DATA_F32, p->n_elements, weights + p->offset))
             return false;
     }
-    memcpy(f->text, first, sizeof(first)); /* the device wavers */
+    /* a second check found each parameter finite: the device gives inconsistent results */
+    memcpy(f->text, first, sizeof(first));
     return false;
 }
 
@@ -161,9 +162,9 @@ bool tape_finite_look_at_loss(TapeFinite *f)
     return !*f->text;
 }
 
-/* ---- our own kernels ---- */
+/* ---- the project's own kernels ---- */
 
-/* Makes a value of another tape an input of this one, with its memory. */
+/* Makes a value of the tape `from` an input of this tape. Both tapes then use the same memory. */
 static ValueId borrow(Tape *tape, const Tape *from, ValueId id, bool backward)
 {
     if (id == NO_VALUE)
@@ -179,8 +180,9 @@ static ValueId borrow(Tape *tape, const Tape *from, ValueId id, bool backward)
     return input;
 }
 
-/* Makes a tape of only that operation, which reads and writes where the other tape does. A gradient that was added to
- * is written anew, and a residual's gradient is as finite as the result's. */
+/* Makes a tape that holds only the given operation, with its inputs and results in the memory of the tape `from`. Where
+ * the operation's backward adds to a gradient, this tape overwrites the gradient. The residual is left out in backward,
+ * since its gradient is finite exactly if the result's gradient is. */
 static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape **ret, Error *err)
 {
     _cleanup_(tape_freep) Tape *tape = NULL;
@@ -191,7 +193,7 @@ static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape 
     if (r < 0)
         return error_errno(err, r, "a tape of one operation");
     tape->own_kernels = true;
-    memset(&op.kernel, 0, sizeof(op.kernel)); /* the other tape's */
+    memset(&op.kernel, 0, sizeof(op.kernel)); /* kernels of the tape `from` */
     if (backward)
         op.in[IN_RESIDUAL] = NO_VALUE;
     for (int i = 0; i < INPUTS_MAX; i++)
@@ -211,8 +213,8 @@ static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape 
     return r;
 }
 
-/* Runs the operation with our own kernels. Their forward keeps other data than a library's, so where backward needs
- * these data forward runs first, whose result is still there. */
+/* Runs the operation with the project's own kernels. Their forward saves other data for backward than a library's
+ * forward does. So, where backward reads saved data, forward runs first; its inputs are still in memory. */
 static void run_own(const TapeFinite *f, Tape *tape, bool backward)
 {
     const GradientSink sink = tape_finite_sink(f);
@@ -224,7 +226,8 @@ static void run_own(const TapeFinite *f, Tape *tape, bool backward)
         tape_backward(tape, &sink, NULL, NULL);
 }
 
-/* Returns how many values that are not finite our own kernels leave in the result. */
+/* Computes the result again with the project's own kernels. Returns how many of its values are not finite, or a
+ * negative errno. */
 static int64_t query_own_kernels(TapeFinite *f, size_t operation, TapeResult result, Error *err)
 {
     uint64_t counts[N_RESULTS];
@@ -246,7 +249,7 @@ static int64_t query_own_kernels(TapeFinite *f, size_t operation, TapeResult res
 
 /* ---- watching ---- */
 
-/* Writes the library and the operation's name in the plans, without the entry. */
+/* Writes the name of the library and of the operation in the plans, without the plan's JSON entry. */
 static void name_plan(const Tape *tape, size_t operation, TapeResult result, char *text,
                       size_t size)
 {
@@ -303,7 +306,8 @@ static bool watch(const Tape *tape, TapePhase phase, size_t operation, void *use
 void tape_finite_watch(TapeFinite *f)
 {
     assert(!f->tape->observer);
-    if (f->tape->arena) /* a NaN of the run before may lie in gaps of what this one leaves */
+    /* the arena may still hold a NaN of the run before, in gaps that this run does not write */
+    if (f->tape->arena)
         device_clear(f->tape->device, f->tape->arena, f->tape->arena_bytes);
     f->tape->observer = watch;
     f->tape->observer_userdata = f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network.c - see network.h: the U-Net's tape and what is bound to it. */
+/* network.c - see network.h: the U-Net's tape and the buffers that are bound to it. */
 #include "nn/network.h"
 
 #include "nn/unet.h"
@@ -85,7 +85,7 @@ size_t network_workspace_bytes(const Network *network) { return network->tape->w
 
 const char *network_policy(const Network *network)
 {
-    (void)network; /* one policy so far */
+    (void)network; /* there is only one policy so far */
     return "fused: conv+bias+time+residual, linear+bias+residual, group_norm+silu, qkv, text kv; "
            "residual gradients in place; recompute: none";
 }

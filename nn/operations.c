@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operations.c - the kinds of operation that a tape can hold: for each, how it is emitted, which
- * kernels it needs, and what its steps call. Everything else about them is the tape's.
+/* operations.c - the kinds of operation that a tape can hold: for each, how it is emitted, which kernels it needs, and
+ * what its steps call. tape.c does everything else.
  *
- * To add a kind: its emitter in tape.h, an OperationKind here, and, where it needs more than the
- * inputs' and the output's data, what backward_reads says. */
+ * To add a kind, declare its emitter in tape.h, and define the emitter and an OperationKind here. Its backward_reads
+ * must name every input or output whose data its backward reads. */
 #include "nn/tape.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Returns an operation with only x as input; its emitter adds other inputs and the shape. */
+/* Returns an operation with only x as input. The emitter of the kind adds other inputs and the shape. */
 static Operation operation_of(const OperationKind *kind, Layer layer, ValueId x)
 {
     return (Operation){.kind = kind, .layer = layer, .in = {x, NO_VALUE, NO_VALUE}};
@@ -95,7 +95,8 @@ static void conv_run_backward(const Tape *tape, const Operation *op)
     void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
     void *dper_image = in_gradient(tape, op, IN_SECOND);
 
-    assert(!op->accumulate[IN_SECOND]); /* a projection of the time serves one convolution */
+    /* each projection of the time embedding is the input of only one convolution */
+    assert(!op->accumulate[IN_SECOND]);
     if (dper_image)
         spatial_sum(tape->device, out->n, (int64_t)out->h * out->w, out->c, dy, dper_image);
     conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy,
@@ -111,7 +112,7 @@ static void conv_release(Operation *op) { op->kernel.conv = conv_free(op->kernel
 
 static void conv_describe(const Tape *tape, const Operation *op, char *text, size_t size)
 {
-    (void)tape; /* the shape says all */
+    (void)tape; /* the shape is the whole description */
     const ConvShape *s = &op->shape.conv;
     (void)snprintf(text, size, "%dx%dx%d %d->%d k%d s%d%s", s->n, s->h, s->w, s->c_in, s->c_out,
                    s->kernel, s->stride, s->pad_end ? " end" : "");
@@ -167,7 +168,8 @@ ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x)
 
 /* ---- linear ---- */
 
-/* Where x is in two tensors, each has columns of the weight, and products of its own, of which the second are added. */
+/* Where x lies in two tensors, each tensor has its own columns of the weight and its own product. The second product is
+ * added to the first. */
 int linear_parts(const Tape *tape, const Operation *op, LinearShape parts[2])
 {
     const int n_second = op->in[IN_SECOND] == NO_VALUE ? 0 : in_value(tape, op, IN_SECOND)->c;
@@ -204,7 +206,7 @@ static int linear_plan(Tape *tape, Operation *op, Error *err)
     return 0;
 }
 
-/* Where the packed weights of part i lie. */
+/* Returns the address of the packed weights of part i. */
 static void *linear_packed(const Tape *tape, const Operation *op, int i)
 {
     char *all = packed(tape, op);
@@ -251,7 +253,8 @@ static void linear_release(Operation *op)
         op->kernel.linear[i] = linear_free(op->kernel.linear[i]);
 }
 
-/* Names a layer of two parts only by both operations' names, since either may be meant. */
+/* If the two parts of a layer have different plan entries, writes the names of both entries without their details,
+ * since either may be meant. */
 static void linear_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];
@@ -290,7 +293,8 @@ ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual)
 
 /* ---- attention ---- */
 
-/* Where q, k and v begin: all in one value for self-attention, k and v in the second otherwise. */
+/* Addresses of q, k and v. For self-attention all three are in the first value; otherwise k and v are in the second
+ * value. */
 typedef struct Heads {
     char *q, *k, *v;
 } Heads;
@@ -328,7 +332,8 @@ static void attention_run_backward(const Tape *tape, const Operation *op)
     Heads h = attention_heads(tape, op, in_data(tape, op, IN_X), in_data(tape, op, IN_SECOND));
     Heads d =
         attention_heads(tape, op, in_gradient(tape, op, IN_X), in_gradient(tape, op, IN_SECOND));
-    assert(!op->accumulate[IN_X] && !op->accumulate[IN_SECOND]); /* the kernel overwrites */
+    /* the kernel overwrites the gradients */
+    assert(!op->accumulate[IN_X] && !op->accumulate[IN_SECOND]);
     attention_backward(op->kernel.attention, h.q, h.k, h.v, out_data(tape, op),
                        tape_saved(tape, op), out_gradient(tape, op), d.q, d.k, d.v,
                        tape->workspace);
@@ -341,7 +346,7 @@ static void attention_release(Operation *op)
 
 static void attention_describe(const Tape *tape, const Operation *op, char *text, size_t size)
 {
-    (void)tape; /* the shape says all */
+    (void)tape; /* the shape is the whole description */
     const AttentionShape *s = &op->shape.attention;
     (void)snprintf(text, size, "n%d h%d d%d %" PRId64 "x%" PRId64 "%s", s->n, s->heads, s->head_dim,
                    s->q_tokens, s->kv_tokens, s->causal ? " causal" : "");
@@ -401,7 +406,7 @@ ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads)
 
 static int group_norm_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* nothing to fail */
+    (void)err; /* cannot fail */
     GroupNormShape *s = &op->shape.group_norm;
     s->c_second = op->in[IN_SECOND] == NO_VALUE ? 0 : in_value(tape, op, IN_SECOND)->c;
     op->form = vector_form(op);
@@ -449,7 +454,7 @@ ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double e
 
 static int layer_norm_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* nothing to fail */
+    (void)err; /* cannot fail */
     const LayerNormShape *s = &op->shape.layer_norm;
     op->form = vector_form(op);
     op->saved_bytes = (size_t)s->rows * 2 * sizeof(float);
@@ -501,7 +506,7 @@ static void geglu_run_forward(const Tape *tape, const Operation *op)
 
 static int geglu_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* nothing to fail */
+    (void)err; /* cannot fail */
     const Value *y = &tape->values[op->out];
     if (tape->trains)
         op->workspace_bytes = geglu_workspace_bytes(tape->device, rows_of(y), y->c);
@@ -511,7 +516,7 @@ static int geglu_plan(Tape *tape, Operation *op, Error *err)
 static void geglu_run_backward(const Tape *tape, const Operation *op)
 {
     const Value *y = &tape->values[op->out];
-    assert(!op->accumulate[IN_X]); /* the kernel overwrites */
+    assert(!op->accumulate[IN_X]); /* the kernel overwrites the gradient */
     geglu_backward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_gradient(tape, op),
                    in_gradient(tape, op, IN_X), tape_sums(tape, op), tape->workspace);
 }
@@ -574,7 +579,7 @@ ValueId tape_gelu(Tape *tape, ValueId x)
     return tape_emit(tape, operation_of(&gelu_kind, no_layer, x), v.n, v.h, v.w, v.c);
 }
 
-/* The words are its weight, the positions its bias. */
+/* The layer's weight is the table of words, its bias the table of positions. */
 static void embedding_run_forward(const Tape *tape, const Operation *op)
 {
     const Value *y = &tape->values[op->out];

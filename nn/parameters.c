@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parameters.c - see parameters.h. unet_parameters() is in unet.c: the list is what the operations
- * of the network declare. */
+/* parameters.c - see parameters.h. unet_parameters() is in unet.c, since the list consists of the parameters that the
+ * network's operations declare. */
 #include "nn/parameters.h"
 
 #include "base/number/hash.h"
@@ -69,8 +69,8 @@ static void fill(float *to, int64_t n, float value)
         to[i] = value;
 }
 
-/* Elements [begin, end) of a tensor. Element j is word j % 4 of block j / 4: 2u - 1 is exact in fp32, the product
- * is rounded once. */
+/* Fills elements [begin, end) of a tensor. Element j comes from word j % 4 of block j / 4: 2u - 1 is exact in fp32, and
+ * the product is rounded once. */
 static void fill_uniform(float *to, int64_t begin, int64_t end, uint64_t key, uint64_t tensor,
                          float bound)
 {

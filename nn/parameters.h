@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parameters.h - the network's parameters as one flat buffer in walk order, named as diffusers
- * names them.
+/* parameters.h - the network's parameters as one flat buffer in walk order, with the names that diffusers uses.
  *
- * The walk: conv_in, time embedding, then the blocks as data flows through them (a resnet, its
- * attention, the next resnet, ...), inside a module in diffusers' order. So to_q, to_k and to_v lie
- * side by side, and backward finishes the buffer roughly from its end to its start.
+ * The walk: conv_in, time embedding, then the blocks as data flows through them (a resnet, its attention, the next
+ * resnet, ...), and inside a module in diffusers' order. So to_q, to_k and to_v lie side by side, and backward finishes
+ * the buffer roughly from its end to its start.
  *
  * Ownership: unet_parameters() gives the caller a ParameterList; parameter_list_free() accepts
  * NULL.
@@ -37,7 +36,7 @@ typedef struct Parameter {
     int64_t dims[PARAMETER_DIMS_MAX];
     int64_t n_elements;
     int64_t offset;
-    int64_t fan_in; /* of the layer, for the default initialisation of weight and bias */
+    int64_t fan_in; /* of the layer, for the default initialisation of its weight and bias */
 } Parameter;
 
 typedef struct ParameterList {
@@ -50,24 +49,24 @@ int unet_parameters(const UnetConfig *config, ParameterList **ret, Error *err);
 ParameterList *parameter_list_free(ParameterList *list);
 DEFINE_CLEANUP(ParameterList, parameter_list_free)
 
-/* Building a list: an empty one, then one more parameter at its end. The name is prefix + suffix;
- * dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */
+/* parameter_list_new() makes an empty list; parameter_list_add() adds one parameter at its end. The parameter's name is
+ * prefix + suffix; dims ends with the first 0. Errors: -ENAMETOOLONG, -ENOMEM. */
 int parameter_list_new(ParameterList **ret);
 int parameter_list_add(ParameterList *list, ParameterKind kind, const char *prefix,
                        const char *suffix, const int64_t dims[PARAMETER_DIMS_MAX], int64_t fan_in);
 
-/* Fills `to` (host memory) with elements [begin, end) of PyTorch's defaults: uniform(-1/sqrt(fan_in),
- * 1/sqrt(fan_in)) for weights and biases of layers, 1 and 0 for norms. Draws are Philox's at counter (tensor
- * index, block), key hash("initial weights", seed). */
+/* Fills `to` (host memory) with elements [begin, end) of PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in))
+ * for weights and biases of layers, 1 and 0 for the weights and biases of norms. Draws are Philox numbers with counter
+ * (tensor index, block) and key hash("initial weights", seed). */
 void parameters_initialise_range(const ParameterList *list, uint64_t seed, int64_t begin,
                                  int64_t end, float *to);
-/* All elements. */
+/* Fills `flat` with all elements. */
 static inline void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat)
 {
     parameters_initialise_range(list, seed, 0, list->n_elements, flat);
 }
 
-/* The plan of the state that the list lays out. cut: how it is cut and whose the parts are; its tensors and
- * n_elements are the list's, and chunk_elements of 0 make one chunk of it. */
+/* Makes the plan of a state with the list's tensors. cut: how the state is cut, and which rank owns which part. The
+ * function sets cut's tensors and n_elements from the list; chunk_elements of 0 make one chunk of the whole state. */
 int parameter_list_plan(const ParameterList *list, Device *device, StatePlanShape cut,
                         StatePlan **ret, Error *err);

@@ -19,7 +19,7 @@ static bool meet(const PlannedBuffer *a, const PlannedBuffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Largest first; equal ones as they came, so that the plan is one plan. */
+/* Sorts the largest buffers first, and equal ones by their index, so that the plan is always the same. */
 static int compare_bytes(const void *pa, const void *pb)
 {
     const PlannedBuffer *const *a = pa, *const *b = pb;
@@ -28,7 +28,7 @@ static int compare_bytes(const void *pa, const void *pb)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* The lowest offset at which b fits among the placed ones, which are sorted by offset. */
+/* Returns the lowest offset at which b fits among the placed buffers, which are sorted by offset. */
 static size_t lowest_gap(PlannedBuffer *const *placed, size_t n_placed, const PlannedBuffer *b)
 {
     size_t offset = 0;

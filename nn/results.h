@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* results.h - what an operation of a tape leaves, for observers: where it lies right behind the step, and what it is
- * called.
- *
+/* results.h - the results that an operation of a tape leaves, for observers: their place in memory right after the
+ * step, and their names.
  * Ownership: memory is the tape's.
  * Units:     elements.
  * Errors:    none.
@@ -11,11 +10,11 @@
 
 #include "nn/tape.h"
 
-/* In the order in which they are looked at; the gradients of inputs in the order of IN_*. */
+/* Results in the order in which observers check them; the gradients of inputs are in the order of IN_*. */
 typedef enum TapeResult {
-    RESULT_PACKED, /* weights, which tape_set_weights() has packed */
+    RESULT_PACKED, /* the weights that tape_set_weights() has packed */
     RESULT_OUT,
-    RESULT_SAVED, /* what forward keeps for backward */
+    RESULT_SAVED, /* the data that forward keeps for backward */
     RESULT_OF_INPUT,
     RESULT_WEIGHT = RESULT_OF_INPUT + INPUTS_MAX,
     RESULT_BIAS,
@@ -28,10 +27,10 @@ typedef struct ResultPlace {
     int64_t n;
 } ResultPlace;
 
-/* To be asked right behind the step: memory is used again. */
+/* Call it right after the step: later steps use the memory again. */
 ResultPlace tape_result(const Tape *tape, size_t operation, TapeResult result);
-/* "the gradient of its weight" */
+/* Returns a name such as "the gradient of its weight". */
 const char *tape_result_name(TapeResult result);
-/* As conv_plan_text() of kernels.h: "" where no library computes that result. */
+/* Like conv_plan_text() of kernels.h. Writes "" if no library computes that result. */
 void tape_result_plan_text(const Tape *tape, size_t operation, TapeResult result, char *text,
                            size_t size);

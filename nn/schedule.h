@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.h - makes the noise schedule: how much signal and how much noise a timestep has.
+/* schedule.h - makes the noise schedule: the amounts of signal and of noise at each timestep.
  *
  * scaled_linear: beta_t = (sqrt(beta_start) + t / (n - 1) (sqrt(beta_end) - sqrt(beta_start)))^2,
  * alpha_bar_t = product over s <= t of (1 - beta_s).
@@ -20,7 +20,8 @@
 typedef struct NoiseSchedule {
     int n_steps;
     double *alpha_bar;
-    float *signal, *noise; /* sqrt(alpha_bar), sqrt(1 - alpha_bar): diffuse()'s a and b */
+    /* sqrt(alpha_bar), sqrt(1 - alpha_bar): the arguments a and b of diffuse() */
+    float *signal, *noise;
 } NoiseSchedule;
 
 int noise_schedule_new(double beta_start, double beta_end, int n_steps, NoiseSchedule **ret,

@@ -39,7 +39,7 @@ Tape *tape_free(Tape *tape)
 
 /* ---- emit ---- */
 
-/* Room for one more element; the array doubles at powers of two. Sets tape->r on failure. */
+/* Makes room for one more element; the array's capacity doubles when n is a power of two. Sets tape->r on failure. */
 static bool grow(Tape *tape, void **array, size_t n, size_t element_bytes)
 {
     if (tape->r < 0)
@@ -144,8 +144,8 @@ Layer tape_join(Layer a, Layer b)
     assert(a.in == b.in && a.kernel == 1 && b.kernel == 1);
     assert(a.bias < 0 && b.bias < 0);
     assert(b.weight == a.weight + a.n_elements);
-    assert(a.out * b.n_weights ==
-           b.out * a.n_weights); /* a sink knows the tensors by their equal shares */
+    /* a sink needs equal shares to tell the tensors apart */
+    assert(a.out * b.n_weights == b.out * a.n_weights);
     a.out += b.out;
     a.n_weights += b.n_weights;
     a.n_elements += b.n_elements;
@@ -184,7 +184,7 @@ void tape_output(Tape *tape, ValueId value)
 const Value *tape_value(const Tape *tape, ValueId value)
 {
     static const Value nothing = {.n = 1, .h = 1, .w = 1, .c = 1};
-    if (tape->r < 0) /* emitting goes on after an error, on values that nobody will see */
+    if (tape->r < 0) /* emitting continues after an error, with values that are never used */
         return &nothing;
     assert(value >= 0 && (size_t)value < tape->n_values);
     return &tape->values[value];
@@ -252,15 +252,16 @@ static void schedule_forward(Tape *tape, Operation *op, int time)
 {
     for (int i = 0; i < INPUTS_MAX; i++)
         touch_data(tape, op->in[i], time);
-    assert(tape->values[op->out].is_bound ||
-           tape->values[op->out].data == NO_BUFFER); /* one writer */
+    /* each value has one writer */
+    assert(tape->values[op->out].is_bound || tape->values[op->out].data == NO_BUFFER);
     touch_data(tape, op->out, time);
     if (op->saved_bytes > 0)
         op->saved = add_buffer(tape, op->saved_bytes);
     touch(tape, op->saved, time);
 }
 
-/* Called in the order in which gradients are written, so the first to come overwrites. */
+/* Must be called in the order in which gradients are written: the first writer of a gradient overwrites it, later ones
+ * add. */
 static void schedule_gradient(Tape *tape, Operation *op, int i, int time)
 {
     if (op->in[i] == NO_VALUE || !tape->values[op->in[i]].wants_gradient)
@@ -268,7 +269,8 @@ static void schedule_gradient(Tape *tape, Operation *op, int i, int time)
     Value *value = &tape->values[op->in[i]];
     op->accumulate[i] = value->gradient != NO_BUFFER;
     if (!op->accumulate[i] && i == IN_RESIDUAL)
-        value->gradient = tape->values[op->out].gradient; /* in place; see tape.h */
+        /* one buffer for both gradients; see tape.h */
+        value->gradient = tape->values[op->out].gradient;
     else if (!op->accumulate[i])
         value->gradient = add_buffer(tape, (size_t)value_elements(value) * tape->element_bytes);
     touch(tape, value->gradient, time);
@@ -289,14 +291,15 @@ static void schedule_backward(Tape *tape, Operation *op, int time)
     if (op->made >= 0)
         touch(tape, tape->operations[op->made].bias_gradient, time);
     const Value *out = &tape->values[op->out];
-    assert(out->is_bound || out->gradient != NO_BUFFER || tape->r < 0); /* somebody reads it */
+    /* some operation reads the output, and has written its gradient */
+    assert(out->is_bound || out->gradient != NO_BUFFER || tape->r < 0);
     touch(tape, out->gradient, time);
     schedule_gradient(tape, op, IN_RESIDUAL, time);
     schedule_gradient(tape, op, IN_X, time);
     schedule_gradient(tape, op, IN_SECOND, time);
 }
 
-/* Whether all that read the concat's result can read its inputs instead. */
+/* Returns whether all operations that read the concat's result can read its two inputs instead. */
 static bool is_spare(const Tape *tape, const Operation *concat)
 {
     size_t n = 0;
@@ -337,7 +340,8 @@ void tape_skip_concats(Tape *tape, const Device *device)
         tape->n_operations = n;
 }
 
-/* Gradients are written from the tape's end to its begin, so who reads a value first is the last to write its gradient.
+/* Returns the operation that writes the value's gradient last, or -1. Gradients are written from the tape's end to its
+ * beginning, so the first reader of a value is the last writer of the value's gradient.
  */
 static int last_writer(const Tape *tape, ValueId value)
 {
@@ -348,7 +352,8 @@ static int last_writer(const Tape *tape, ValueId value)
     return -1;
 }
 
-/* Pairs each linear layer that has a bias with the operation that makes the bias' gradient, where there is one. */
+/* Pairs each linear layer that has a bias with the operation that computes the gradient of this bias, if there is
+ * one. */
 static void pair_sums(Tape *tape)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -363,8 +368,8 @@ static void pair_sums(Tape *tape)
     }
 }
 
-/* The gradients of the operation's parameters in the workspace: where the bias' lies behind the weight's, and where
- * both end. */
+/* The workspace holds the gradients of one operation's parameters: the weight's, then the bias'. The two functions
+ * return the offset of the bias' gradient and the end of both. */
 static size_t bias_scratch_offset(const Tape *tape, const Operation *op)
 {
     return tape->scratch_offset +
@@ -474,7 +479,7 @@ int tape_allocate(Tape *tape, Error *err)
 void tape_bind(Tape *tape, ValueId value, const void *data)
 {
     assert(tape->values[value].is_bound && !tape->values[value].wants_gradient);
-    tape->values[value].bound = (void *)data; /* an input: nothing writes through it */
+    tape->values[value].bound = (void *)data; /* an input: never written through this pointer */
 }
 
 void tape_bind_output(Tape *tape, ValueId value, void *data)
@@ -486,7 +491,8 @@ void tape_bind_output(Tape *tape, ValueId value, void *data)
 void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient)
 {
     assert(tape->values[value].is_bound);
-    tape->values[value].bound_gradient = (void *)gradient; /* of an output: only read */
+    /* gradient of an output: it is only read */
+    tape->values[value].bound_gradient = (void *)gradient;
 }
 
 static void *buffer_address(const Tape *tape, int buffer)
@@ -519,13 +525,13 @@ void *tape_saved(const Tape *tape, const Operation *op) { return buffer_address(
 
 /* ---- gradients of parameters ---- */
 
-/* Where the state's element lies in a plain sink. */
+/* Returns the address in a plain sink of the state's element at `offset`. */
 static float *plain_element(const Tape *tape, int64_t offset)
 {
     return (float *)tape->sink.to + (offset - tape->sink.first);
 }
 
-/* Tells whether the kernel can write into the sink, as nothing remains to be done with what it leaves. */
+/* Returns whether the kernel can write directly into the sink, because its result needs no conversion. */
 static bool is_direct(const Tape *tape, const Operation *op)
 {
     return tape->sink.kind == SINK_PLAIN && op->form.type == DATA_F32 &&
@@ -606,7 +612,8 @@ void tape_forward(const Tape *tape)
     }
 }
 
-/* The sum of the two where the residual's gradient had an earlier writer; see schedule_gradient().
+/* Adds the output's gradient to the residual's where the residual's gradient had an earlier writer; see
+ * schedule_gradient().
  */
 static void backward_residual(const Tape *tape, const Operation *op)
 {
@@ -634,7 +641,7 @@ void tape_backward(Tape *tape, const GradientSink *sink,
     }
 }
 
-/* Writes what most kinds write: the shape that goes in and the number of channels that comes out. */
+/* Describes an operation of most kinds: the shape of its input and the number of channels of its output. */
 static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
 {
     const Value *x = &tape->values[op->in[IN_X]], *y = &tape->values[op->out];
@@ -650,7 +657,8 @@ void tape_describe(const Tape *tape, size_t operation, char *text, size_t size)
     char shape[80] = "";
     (op->kind->describe ? op->kind->describe : describe_values)(tape, op, shape, sizeof(shape));
     const ParameterList *list = tape->parameters;
-    const size_t first = op->layer.first_parameter; /* another tape's, where finite.c borrows it */
+    /* an index of another tape's list where finite.c borrows the operation */
+    const size_t first = op->layer.first_parameter;
     const char *name =
         op->layer.n_elements > 0 && first < list->n_items ? list->items[first].name : "";
     (void)snprintf(text, size, "%s %s%s%s", op->kind->name, shape, *name ? " " : "", name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unet.c - see unet.h. Each module reads as in diffusers: first its layers, in the order of their
- * names, then what it does with them. */
+/* unet.c - see unet.h. Each function emits a module of diffusers: first its layers, in the order of their names, then
+ * its operations. */
 #include "nn/unet.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct Unet {
 
 static Path path(const char *format, ...) _printf_(1, 2);
 
-/* Too long a path ends in too long a parameter name, which the list refuses. */
+/* A path that is too long makes a parameter name that is too long, which the parameter list refuses. */
 static Path path(const char *format, ...)
 {
     Path p;
@@ -85,8 +85,8 @@ static ValueId resnet(Unet *u, const char *module, ValueId x, int c_out)
     return tape_conv(t, conv2, h, 1, NO_VALUE, residual);
 }
 
-/* x + to_out(attention(norm(x))); text is NO_VALUE for self-attention. to_q, to_k and to_v, or
- * to_k and to_v of the text, lie side by side, so each group is one product. */
+/* Emits x + to_out(attention(norm(x))); text is NO_VALUE for self-attention. to_q, to_k and to_v (or to_k and to_v of
+ * the text) lie side by side, so each group is one matrix product. */
 static ValueId attention(Unet *u, const char *module, Layer norm, ValueId x, ValueId text,
                          int heads)
 {
@@ -132,7 +132,7 @@ static ValueId transformer_block(Unet *u, const char *module, ValueId x, int hea
     return feed_forward(u, path("%s.ff", module).text, norm3, x);
 }
 
-/* Emits a Transformer2DModel. proj_in and proj_out are matrices or 1x1 convolutions only by name. */
+/* Emits a Transformer2DModel. proj_in and proj_out compute the same as matrices and as 1x1 convolutions. */
 static ValueId transformer(Unet *u, const char *module, ValueId x, int heads)
 {
     Tape *t = u->tape;
@@ -192,7 +192,7 @@ static ValueId mid_block(Unet *u, ValueId x)
     return resnet(u, "mid_block.resnets.1", x, c);
 }
 
-/* Up blocks count from the deepest level. */
+/* Emits an up block. Up blocks are numbered from the deepest level. */
 static ValueId up_block(Unet *u, int block, ValueId x)
 {
     const UnetConfig *config = u->config;
@@ -208,13 +208,14 @@ static ValueId up_block(Unet *u, int block, ValueId x)
     }
     if (level > 0) {
         Layer conv = conv_layer(u, module.text, "upsamplers.0.conv", c, c, 3);
-        const Value to = *tape_value(u->tape, u->skips[u->n_skips - 1]); /* x is joined with it */
+        /* x is joined with this skip */
+        const Value to = *tape_value(u->tape, u->skips[u->n_skips - 1]);
         x = tape_conv(u->tape, conv, tape_upsample(u->tape, x, to.h, to.w), 1, NO_VALUE, NO_VALUE);
     }
     return x;
 }
 
-/* diffusers applies the last SiLU in every resnet; once is the same. */
+/* diffusers applies the last SiLU in every resnet; applying it once gives the same result. */
 static ValueId time_embedding_of(Unet *u, ValueId timesteps)
 {
     Tape *t = u->tape;

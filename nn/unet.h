@@ -2,9 +2,9 @@
 /* unet.h - the U-Net of Stable Diffusion v2, emitted onto a tape.
  *
  * Ownership: none; the tape is the caller's.
- * Units:     latents in pixels of latent.
- * Errors:    -EINVAL for an empty shape; those of emitting stay in the tape (tape.h).
- * Threads:   any; pure but for the tape.
+ * Units:     heights and widths in pixels of the latents.
+ * Errors:    -EINVAL for an empty shape; errors of emitting are kept in the tape (tape.h).
+ * Threads:   any; the functions change only the tape.
  * Source:    diffusers UNet2DConditionModel.
  */
 #pragma once

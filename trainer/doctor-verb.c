@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor-verb.c - `sdtrainer doctor`: what a rank would find on this machine, as one line of JSON.
+/* doctor-verb.c - `sdtrainer doctor`: prints what a rank would find on this machine, as one line of JSON.
  *
- * sdtraind runs it when `sdctl doctor` asks, as the user, with the environment and under the limits of its ranks: what
- * it may read and write, they may. */
+ * sdtraind runs it on a request of `sdctl doctor`, with the user, the environment and the limits of its ranks: ranks
+ * may read and write what this program may read and write. */
 #include "base/clock.h"
 #include "base/json/json-build.h"
 #include "base/json/json.h"
@@ -52,7 +52,7 @@ typedef struct Look {
     const char *cgroup;
 } Look;
 
-/* -1: go on; else the exit code. */
+/* Returns -1 to continue, otherwise the exit code. */
 static int parse(int argc, char **argv, Look *ret)
 {
     static const struct option options[] = {{"write", required_argument, NULL, 'w'},
@@ -134,7 +134,7 @@ static json_t *peers_json(const Reach *peers, size_t n)
     return all;
 }
 
-/* As JSON has no infinity: -1. */
+/* Returns the limit, or -1 if it is infinite, since JSON has no infinity. */
 static json_int_t limit_of(__rlimit_resource_t resource)
 {
     struct rlimit limit;
@@ -155,7 +155,7 @@ int verb_doctor(int argc, char **argv)
     struct timex tx = {0};
     struct statvfs shm = {0};
     const bool told = adjtimex(&tx) >= 0;
-    (void)statvfs("/dev/shm", &shm); /* else it has no byte */
+    (void)statvfs("/dev/shm", &shm); /* if this fails, /dev/shm counts as 0 bytes */
     const struct passwd *user = getpwuid(geteuid());
     JsonBuild b = json_build();
     json_add_text(&b, "version", SDTRAIN_VERSION);

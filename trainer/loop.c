@@ -16,9 +16,9 @@
 #include <string.h>
 
 enum {
-    DATA_TIMEOUT_SEC = 1800, /* several times as long as a store tries by itself */
-    WAIT_SLICE_MSEC = 500,   /* a rank that waits for data reports that as often */
-    PUBLISH_TRIES = 3,       /* of the whole history's metrics */
+    DATA_TIMEOUT_SEC = 1800, /* several times as long as a store itself retries */
+    WAIT_SLICE_MSEC = 500,   /* period of the reports of a rank that waits for data */
+    PUBLISH_TRIES = 3,       /* tries to write the whole history's metrics */
     PUBLISH_PAUSE_SEC = 2,
 };
 #define METRICS_KEY "metrics.jsonl"
@@ -26,14 +26,14 @@ enum {
 typedef struct Loop {
     Session *session;
     Saver *saver;
-    double step_sec; /* smoothed */
+    double step_sec; /* smoothed duration of a step */
     uint64_t step_began_usec;
-    uint64_t data_usec;   /* of this step, waiting for data */
-    uint64_t saving_usec; /* since the first step, waiting for saves */
-    ChannelMessage said;  /* rank 0: of the newest step */
+    uint64_t data_usec;   /* time that this step has waited for data */
+    uint64_t saving_usec; /* time since the first step that was spent waiting for saves */
+    ChannelMessage said;  /* rank 0: the report of the newest step */
 } Loop;
 
-/* Writes the samples of a grain, for an error's text. */
+/* Writes the names of a grain's samples, for an error's text. */
 static void name_samples(const Session *s, int64_t step, int64_t grain, char *text, size_t size)
 {
     const Order *order = dataset_order(s->dataset);
@@ -48,16 +48,16 @@ static void name_samples(const Session *s, int64_t step, int64_t grain, char *te
     }
 }
 
-/* Returns -ETIMEDOUT while not all of this rank's data of the step are there. */
+/* Returns -ETIMEDOUT while some of this rank's data of the step are missing. */
 static int look_for_data(const Session *s, int64_t step, uint64_t timeout_usec, Error *err)
 {
     LoaderGrain last;
     return loader_get(s->loader, step, s->first_grain + s->n_grains - 1, timeout_usec, &last, err);
 }
 
-/* Returns when every rank has the data of the step. A rank in a collective cannot tell a peer that waits for its
- * store from one that hangs. So all ranks meet again and again, and each time every rank reports to its daemon that
- * it lives. A rank that is stopped meanwhile is the first to be silent. */
+/* Returns when every rank has the data of the step. A rank in a collective cannot distinguish a peer that waits for its
+ * store from a peer that hangs. So all ranks repeat a short collective, and each time every rank reports to its daemon
+ * that it is alive. A rank that is stopped meanwhile is the first one without a report. */
 static int wait_for_data(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
@@ -75,8 +75,8 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
             *err = why;
             return error_set_exit(err, r, exit_code_of_store(r));
         }
-        uint32_t missing =
-            r < 0 ? (uint32_t)(s->world_size - s->rank) : 0; /* most: the lowest rank */
+        /* the maximum is that of the lowest rank */
+        uint32_t missing = r < 0 ? (uint32_t)(s->world_size - s->rank) : 0;
         daemon_link_wait(s->link, step, STAGE_REDUCING, waited_usec, waits_rank);
         r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
         if (r == 0 && missing > (uint32_t)s->world_size)
@@ -94,7 +94,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
     return 0;
 }
 
-/* Sets the exit code of a failed call of update.h by whose fault it is: the device's or a peer's. */
+/* Sets the exit code of a failed call of update.h: that of the device's error, or EXIT_PEER_LOST. */
 static int judge_update(const Loop *l, int r, Error *err)
 {
     return error_set_exit(err, r,
@@ -113,8 +113,8 @@ static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Er
     return error_set_exit(err, r, exit_code_of_store(r));
 }
 
-/* Puts a grain on the device, and returns when the one before it is computed: while the host stages a grain,
- * the device has one to compute. */
+/* Puts a grain on the device, and returns when the grain before it is computed: while the host stages a grain, the
+ * device computes another one. */
 static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
@@ -128,7 +128,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     r = fault("loop.compute");
     if (r < 0)
         (void)error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
-                          (long long)grain); /* returned below */
+                          (long long)grain); /* r is returned below */
     else
         r = grain_work_submit(s->work, &data, &sink, update_loss(s->update), DEVICE_TIMEOUT_USEC,
                               err);
@@ -137,7 +137,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     return error_set_exit(err, r, device_exit_code(r));
 }
 
-/* With ZeRO 2 ranks exchange each grain: a rank that waits for others must have computed. */
+/* With ZeRO 2 ranks exchange each grain, so a rank must have computed its grain before it waits for others. */
 static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error *err)
 {
     Session *s = l->session;
@@ -150,7 +150,7 @@ static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error
     return judge_update(l, update_add_grain(s->update, grain, has_grain, err), err);
 }
 
-/* Computes all of this rank's grains; those that only larger shares have are passed as nothing. */
+/* Computes all of this rank's grains. If another rank's share is larger, this rank takes part without a grain. */
 static int compute_grains(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
@@ -165,8 +165,9 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
     return r < 0 ? r : judge_update(l, update_collect(s->update, err), err);
 }
 
-/* Computes the grain once more, if it is this rank's, and describes the outcome. Peers end meanwhile, so it has no
- * collective; and the daemon gives a rank that leaves more time than one that computes. */
+/* Computes the grain again, if it is this rank's, and describes the result. Peers end at the same time, so no
+ * collective is used. The stage is STAGE_LEAVING, since the daemon gives a rank that leaves more time than one that
+ * computes. */
 static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text, size_t size)
 {
     Session *s = l->session;
@@ -175,7 +176,7 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
     *text = '\0';
     if (grain < s->first_grain || grain >= s->first_grain + s->n_grains)
         return;
-    s->ended_in = STAGE_LEAVING; /* it shows the leader which rank looked */
+    s->ended_in = STAGE_LEAVING; /* shows the leader which rank has searched */
     daemon_link_stage(s->link, step, STAGE_LEAVING);
     const bool late = fault("loop.late") < 0;
     const uint64_t most_usec = late ? 0 : EXIT_NON_FINITE_SEC * USEC_PER_SEC;
@@ -187,7 +188,7 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
         (void)snprintf(text, size, "nobody knows what is first: %s", why.text);
 }
 
-/* The samples come last: a record that is too small leaves them out. */
+/* The samples are last in the text, so that a record that is too small leaves them out. */
 static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, Error *err)
 {
     char first[TAPE_FINITE_TEXT_MAX], samples[320];
@@ -203,7 +204,7 @@ static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, 
     return error_set_exit(err, r, EXIT_NON_FINITE);
 }
 
-/* Computes until the exponents fit: twice at most. */
+/* Computes until the exponents fit: at most twice. */
 static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
 {
     update_begin(l->session->update);
@@ -220,7 +221,7 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
             return refuse_non_finite(l, step, ret, err);
         if (verdict == UPDATE_ACCEPT)
             return 0;
-        assert(try == 0); /* the second exponents come from the same maxima that they are for */
+        assert(try == 0); /* the second exponents come from the maxima of the same gradients */
     }
 }
 
@@ -283,8 +284,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     return send_step(l, &gap, err);
 }
 
-/* Runs one step: `step` is how many were done before it. *flags: in, those that all ranks agreed on in the step
- * before; out, those of this one. */
+/* Runs one step; `step` is the number of steps done before it. *flags: in, the flags that all ranks agreed on in the
+ * step before; out, those of this step. */
 static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
     Session *s = l->session;
@@ -304,11 +305,13 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     uint32_t mine = s->rank == 0 ? saver_step_flags(l->saver, step + 1) : 0;
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
-        mine |= STEP_WAIT_DATA; /* not there, or never: the error comes when all ranks wait */
+        /* missing, or never readable: the error is reported when all ranks wait */
+        mine |= STEP_WAIT_DATA;
     r = judge_update(l, update_apply(s->update, mine, flags, &result, err), err);
     if (r < 0)
         return r;
-    l->saving_usec += train_state_waited_usec(s->state) - waited_usec; /* for a save's copies */
+    /* the update waited for the copies of a save */
+    l->saving_usec += train_state_waited_usec(s->state) - waited_usec;
     network_set_weights(s->network, s->state->weights);
     return report_step(l, step + 1, &result, err);
 }
@@ -321,7 +324,7 @@ static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
                           r == -ENOTRECOVERABLE ? EXIT_NEVER_RETRY : EXIT_STORE_UNREACHABLE);
 }
 
-/* Saves between steps: training waits as long as it takes. */
+/* Saves between two steps, and counts the time that training waits for this. */
 static int save_step(Loop *l, int64_t step, uint32_t flags, Error *err)
 {
     const uint64_t began_usec = clock_boottime_usec();
@@ -330,7 +333,7 @@ static int save_step(Loop *l, int64_t step, uint32_t flags, Error *err)
     return r;
 }
 
-/* Saves before the first step: the time of this save belongs to the start. */
+/* Saves before the first step. The time of this save is part of the start. */
 static int first_save(Loop *l, Error *err)
 {
     Session *s = l->session;
@@ -350,13 +353,13 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
     l->step_began_usec = clock_boottime_usec();
 
     bool leave = false;
-    uint32_t flags = STEP_WAIT_DATA; /* nothing is known of the first step's data */
+    uint32_t flags = STEP_WAIT_DATA; /* nothing is known about the first step's data */
     while (s->state->scalars.step < s->job->train.steps && !leave) {
         r = run_step(l, s->state->scalars.step, &flags, err);
         if (r < 0)
             return r;
         start_part("step");
-        start_report(); /* of the first one */
+        start_report(); /* only the first call logs */
         if (flags & STEP_SAVE)
             r = save_step(l, s->state->scalars.step, flags, err);
         if (r == 0)
@@ -371,8 +374,8 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
     return 0;
 }
 
-/* Puts the whole history into one object, beside the checkpoints. Every step is done and saved: metrics that cannot be
- * read or written now are logged, and cost nothing else. The next world tries a store that does not answer again. */
+/* Writes the whole history's metrics into one object, beside the checkpoints. Every step is done and saved, so metrics
+ * that cannot be read or written now are only logged. If the store does not answer, the next world tries again. */
 static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
 {
     MetricsGap gap = {0};
@@ -380,7 +383,7 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     int r = -EAGAIN;
     for (int try = 0; r < 0 && r != -EHOSTUNREACH && try < PUBLISH_TRIES; try++) {
         if (try > 0 && fault("saver.patience") == 0)
-            (void)sleep(PUBLISH_PAUSE_SEC); /* a signal ends it */
+            (void)sleep(PUBLISH_PAUSE_SEC); /* a signal may shorten the pause */
         why = ERROR_INIT;
         r = checkpoint_publish_metrics(store, manifest, METRICS_KEY, &gap, &why);
     }
@@ -399,13 +402,13 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     return l->said.metrics_lost == gap.n_steps ? 0 : send_step(l, &gap, err);
 }
 
-/* The job was done when this world began: the world before may have died just before it had published. (The checkpoints
- * that it had not retired go with the claim.) */
+/* The job was done when this world began: the world before may have died just before it published the metrics.
+ * (Checkpoints that it had not retired are removed with the claim.) */
 static int publish_again(Loop *l, Error *err)
 {
     Session *s = l->session;
     if (!session_resumes_own(s))
-        return 0; /* a history that lies elsewhere is not ours to write to */
+        return 0; /* a history in another folder is not changed */
     l->said = (ChannelMessage){.type = CHANNEL_STEP,
                                .generation = s->generation,
                                .step = s->state->scalars.step,
@@ -431,7 +434,7 @@ static int publish_metrics(Loop *l, Error *err)
     return r < 0 ? r : publish(l, store, manifest, err);
 }
 
-/* Sets the exit code of the few errors that mean the same wherever they come from. */
+/* Sets the exit code of the few errors that mean the same wherever they occur. */
 static void judge(int r, Error *err)
 {
     if (r == -ESTALE || r == -EPIPE)
@@ -450,8 +453,9 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
         return r;
     Loop loop = {.session = session, .saver = saver};
     r = run_steps(&loop, ret, err);
+    /* only rank 0 gets the request to leave */
     assert(r < 0 || ret->finished || daemon_link_wishes(session->link, false) & WISH_LEAVE ||
-           session->rank != 0); /* only rank 0 is told to leave */
+           session->rank != 0);
     if (session->rank == 0 && (r == 0 || !checkpoint_busy(session->writer)))
         saver_end(saver);
     if (r == 0 && ret->finished)
@@ -459,7 +463,7 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
     if (r == 0 && ret->finished && session->local)
         checkpoint_local_clear(session->local);
     judge(r, err);
-    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* all ranks report that alike */
-        (void)device_exit_blames(session->device, &r, err); /* or as it was */
+    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* all ranks report EXIT_NON_FINITE */
+        (void)device_exit_blames(session->device, &r, err); /* otherwise the error is unchanged */
     return r;
 }

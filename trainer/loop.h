@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.h - runs the steps (compute the owned grains, decide, update, report, save) until the last one
- * is done or the world is told to leave.
+/* loop.h - runs the steps (compute the owned grains, decide, update, report, save) until the last step is done or the
+ * world must leave.
  *
  * Ownership: borrows the Session.
  * Units:     steps that are done; samples.
- * Errors:    -errno with an exit code as session.h has it; a collective that fails is EXIT_PEER_LOST, whichever
- *            rank caused it.
+ * Errors:    -errno with an exit code as in session.h; a collective that fails is EXIT_PEER_LOST, whichever rank caused
+ *            it.
  * Threads:   the training thread.
  */
 #pragma once
@@ -13,7 +13,7 @@
 #include "trainer/session/session.h"
 
 typedef struct LoopResult {
-    bool finished; /* the job's last step is committed; false: this world was told to leave */
+    bool finished; /* the job's last step is committed; false: this world had to leave */
     int64_t step;
     Hash digest; /* of the newest state that was saved */
 } LoopResult;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order-verb.c - `sdtrainer order`: which samples a step trains, on which grain and rank. */
+/* order-verb.c - `sdtrainer order`: prints which samples a step trains, in which grain and on which rank. */
 #include "base/log.h"
 #include "data/dataset.h"
 #include "protocol/exit-code.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan-verb.c - `sdtrainer plan`: what a rank of a job will need of memory; and the plans of its operations, made on
- * this machine's GPU. */
+/* plan-verb.c - `sdtrainer plan`: prints how much memory a rank of a job will need, and makes the plans of its
+ * operations on this machine's GPU. */
 #include "base/file.h"
 #include "base/log.h"
 #include "data/dataset-look.h"
@@ -51,7 +51,7 @@ static void help(void)
         "library.\n");
 }
 
-/* Tuning takes minutes: whether its result can be written is looked at before. */
+/* Checks that the result of tuning can be written, before tuning begins, since it takes minutes. */
 static int check_target(const char *path, Error *err)
 {
     char folder[PATH_MAX];
@@ -72,7 +72,7 @@ static bool names_manifest(const char *uri)
     return strcmp(slash ? slash + 1 : uri, "manifest.json") == 0;
 }
 
-/* The set that a checkpoint was computed by, verified as it is when a rank goes on from there. */
+/* Reads a checkpoint's plan set, verified as when a rank continues from the checkpoint. */
 static int read_manifests(const char *uri, char **ret, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
@@ -85,7 +85,7 @@ static int read_manifests(const char *uri, char **ret, Error *err)
     return r;
 }
 
-/* The plans of the set `from` stay; only others are made. */
+/* Keeps the plans of the set `from`; only missing plans are made. */
 static int keep_plans(Device *device, const char *from, Error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -97,11 +97,11 @@ static int keep_plans(Device *device, const char *from, Error *err)
         code = device_exit_code(r);
     }
     if (r < 0)
-        (void)error_prefix(err, r, "--from %s", from); /* returned below */
+        (void)error_prefix(err, r, "--from %s", from); /* r is returned below */
     return error_set_exit(err, r, code);
 }
 
-/* Each operation's object tries its algorithms when it is made. */
+/* Makes the plans: each operation's object tries its algorithms when it is made. */
 static int make_plans(const Job *job, const UnetConfig *config, const DatasetShape *data,
                       const char *path, const char *from, Error *err)
 {
@@ -161,7 +161,7 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, const
     memory_print(stdout, plans, n);
     if (job->train.device == JOB_DEVICE_CUDA)
         printf("(as a CPU needs it, in fp32; what a GPU needs its ranks say when they start)\n");
-    (void)fflush(stdout); /* before what tuning says */
+    (void)fflush(stdout); /* before the output of tuning */
     return plans_path ? make_plans(job, &config, &look.shape, plans_path, from, err) : 0;
 }
 
@@ -178,7 +178,7 @@ static int run_plan(const char *path, int n_ranks, const char *plans_path, const
     if (r == 0)
         return EXIT_DONE;
     log_error("%s", err.text);
-    (void)error_set_exit(&err, r, EXIT_NEVER_RETRY); /* it returns r */
+    (void)error_set_exit(&err, r, EXIT_NEVER_RETRY); /* error_set_exit() returns r */
     return err.exit;
 }
 

@@ -15,15 +15,15 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-/* Linux's ephemeral ports. */
+/* The probed ports are among Linux's ephemeral ports. */
 enum { WAIT_MSEC = 1000, NAMES_MSEC = 2000, PORT_FIRST = 32768, N_PORTS = 28000 };
 
-/* A descriptor of a connection that is under way, or -errno. */
+/* Begins to connect to a random port of the address. Returns the connection's descriptor, or -errno. */
 static int begin(const char *address)
 {
     uint16_t port = 0;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    (void)getrandom(&port, sizeof(port), 0); /* any will do */
+    (void)getrandom(&port, sizeof(port), 0); /* any port is good */
     if (getaddrinfo(address, NULL, &hints, &found) != 0)
         return -EADDRNOTAVAIL;
     port = htons((uint16_t)(PORT_FIRST + port % N_PORTS));
@@ -60,8 +60,8 @@ void reachability_check(Reach *peers, size_t n)
     uint64_t began[REACH_MAX];
     const uint64_t names_until = clock_boottime_usec() + NAMES_MSEC * USEC_PER_MSEC;
     assert(n <= REACH_MAX);
-    (void)setenv("RES_OPTIONS", "timeout:1 attempts:1",
-                 1); /* of the resolver; else it takes its time */
+    /* The resolver's default timeouts are too long. */
+    (void)setenv("RES_OPTIONS", "timeout:1 attempts:1", 1);
     for (size_t i = 0; i < n; i++) {
         began[i] = clock_boottime_usec();
         const int fd = began[i] < names_until ? begin(peers[i].address) : -EADDRNOTAVAIL;

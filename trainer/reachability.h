@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reachability.h - whether other nodes can be reached from here, at ports such as ranks have.
+/* reachability.h - checks whether this node can reach other nodes, at ports like those of ranks.
  *
- * The kernel chooses the ports of ranks, so nobody listens at a known one. But a machine answers at a port where nobody
- * listens, too: it refuses. A firewall that drops says nothing. So a refusal shows that the way is open, and its time
- * is that of the way.
+ * The kernel chooses the ports of ranks, so no known port has a listener. But a machine also answers at a port without
+ * a listener: it refuses the connection. A firewall that drops packets does not answer. So a refusal shows that the
+ * path is open, and its time is the path's round trip.
  *
  * Ownership: fills the caller's Reach.
  * Units:     *_usec is microseconds.
  * Errors:    in Reach.r.
- * Threads:   the main thread; blocks for a second, and for five more where names cannot be looked up.
+ * Threads:   the main thread; blocks for a second, and for five more if names cannot be looked up.
  */
 #pragma once
 
@@ -19,7 +19,8 @@ enum { REACH_MAX = 16 };
 
 typedef struct Reach {
     const char *address; /* a name, or an address of IPv4 or IPv6 */
-    int r; /* 0: it answers; -ETIMEDOUT, -EHOSTUNREACH; -EADDRNOTAVAIL: the name is not known */
+    /* 0: the peer answers; -ETIMEDOUT, -EHOSTUNREACH; -EADDRNOTAVAIL: the name is not known */
+    int r;
     uint64_t took_usec;
 } Reach;
 

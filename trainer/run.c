@@ -18,7 +18,7 @@
 
 enum {
     ASSIGN_SEC = 30,
-    GO_SEC = 24 * 3600, /* the leader's start deadline ends it long before */
+    GO_SEC = 24 * 3600, /* the leader's start deadline ends the wait long before */
 };
 
 static void report_error(DaemonLink *link, const Session *s, int64_t generation, const Error *err)
@@ -35,7 +35,7 @@ static void report_error(DaemonLink *link, const Session *s, int64_t generation,
         m.stage = s->ended_in;
     }
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
-    (void)daemon_link_report(link, &m, NULL); /* a daemon that is gone needs no explanation */
+    (void)daemon_link_report(link, &m, NULL); /* a daemon that has ended needs no report */
 }
 
 static int report_ready(DaemonLink *link, const Session *s, Error *err)
@@ -97,8 +97,8 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
     return 0;
 }
 
-/* Reports whether the device still computes the grain that loop.c was searching for numbers that are not finite when
- * its time was over. */
+/* Returns whether the device is still computing the grain that loop.c searched for non-finite numbers when the time for
+ * the search was over. */
 static bool computes_still(const Session *s)
 {
     return s && s->ended_in == STAGE_LEAVING &&
@@ -107,23 +107,23 @@ static bool computes_still(const Session *s)
 
 static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
-    static _unused_ Session *volatile left; /* until exit; volatile, since nobody reads it */
+    static _unused_ Session *volatile left; /* kept until exit; volatile, since no code reads it */
     _cleanup_(session_freep) Session *s = NULL;
     Error err = ERROR_INIT;
     int r = train(link, a, &s, &err);
     if (r == 0)
         return EXIT_DONE;
-    (void)error_set_exit(&err, r, EXIT_RETRY); /* it returns r */
+    (void)error_set_exit(&err, r, EXIT_RETRY); /* error_set_exit() returns r */
     assert(err.exit != EXIT_DONE);
     report_error(link, s, a->generation, &err);
     if (err.exit == EXIT_ABORTED)
         abort();
     if (err.exit == EXIT_DEVICE_FAULT || computes_still(s))
-        left = TAKE_PTR(s); /* a device that hangs would hold up the end of its lanes */
+        left = TAKE_PTR(s); /* freeing it would wait for a device that hangs */
     return err.exit;
 }
 
-/* Moves the world's secret into memory that no core file shows; NULL: the world has none. */
+/* Moves the world's secret into memory that core files do not contain. *ret stays NULL if the world has no secret. */
 static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -132,14 +132,15 @@ static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
     uint8_t *bytes = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
         return error_set(err, -ENOMEM, "no memory for the world's secret");
-    (void)madvise(bytes, page, MADV_DONTDUMP); /* the secret is gone after the start in any case */
+    /* if it fails: the secret is erased after the start anyway */
+    (void)madvise(bytes, page, MADV_DONTDUMP);
     bool good = secret_parse(assign->secret, bytes, COMM_SECRET_BYTES);
     explicit_bzero(assign->secret, sizeof(assign->secret));
     if (!good)
         return error_set(err, -EBADMSG,
                          "the daemon says a secret that is not %d hexadecimal digits",
                          2 * COMM_SECRET_BYTES);
-    *ret = bytes; /* until exit */
+    *ret = bytes; /* kept until exit */
     return 0;
 }
 
@@ -183,8 +184,8 @@ static int run_under_daemon(int fd)
     return code;
 }
 
-/* Runs standalone, from the newest checkpoint under the job's URI that verifies; each start is an owner
- * of the folder and a generation of its own. */
+/* Runs standalone, from the newest checkpoint under the job's URI that verifies. Each start is a new owner of the
+ * folder and a new generation. */
 static int run_standalone(const char *job_path, bool take_over)
 {
     Error err = ERROR_INIT;

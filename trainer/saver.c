@@ -14,18 +14,20 @@
 #include <unistd.h>
 
 enum {
-    WRITE_TIMEOUT_SEC = 1800, /* the slowest upload that is waited for */
-    VERDICT_TIMEOUT_SEC =
-        1800, /* etcd without quorum: training waits only where a save must be there */
+    WRITE_TIMEOUT_SEC = 1800, /* longest upload that is waited for */
+    /* longest wait for a verdict, for an etcd without quorum; training waits only if a save is required */
+    VERDICT_TIMEOUT_SEC = 1800,
     TRIES = 3,
-    REFUSED_TRIES = 6, /* together 60 s, where the store refuses and nothing was ever committed */
-    RETRY_SEC = 2,     /* doubles: a store that is out for some seconds costs nothing but these */
+    REFUSED_TRIES = 6, /* 60 s in total, if the store refuses and nothing was ever committed */
+    RETRY_SEC = 2,     /* doubles: an outage of some seconds costs only these pauses */
     RETRY_MAX_SEC = 30,
-    CATCH_UP_SEC = 1, /* after a periodic save that failed; doubles */
+    CATCH_UP_SEC = 1, /* pause after a failed periodic save; doubles */
     CATCH_UP_MAX_SEC = 60,
-    WAIT_SLICE_MSEC = 500, /* ranks that wait for a save say so as often */
-    OVERDUE_SEC = 30,  /* a save that takes so long, and that many times as long as the last one, */
-    OVERDUE_TIMES = 4, /* is in trouble though it has not failed: its store tries on for minutes */
+    WAIT_SLICE_MSEC = 500, /* period of the reports of ranks that wait for a save */
+    /* A save is overdue after the larger of this time and OVERDUE_TIMES the last save's time: its store may retry for
+     * minutes. */
+    OVERDUE_SEC = 30,
+    OVERDUE_TIMES = 4,
     OVERDUE_FIRST_SEC = 300,
     LINE_BYTES = 320,
 };
@@ -35,17 +37,17 @@ struct Saver {
     char *lines; /* rank 0: metrics of steps (committed_step, newest] */
     size_t n_lines_bytes, size;
     int64_t committed_step, newest_step;
-    int64_t saving_step;      /* of the save in flight */
-    bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
-    CheckpointResult written; /* newest */
-    uint64_t begun_usec;      /* of the newest save */
-    uint64_t written_usec;    /* when the newest was written */
+    int64_t saving_step;      /* step of the save in flight */
+    bool awaiting;            /* rank 0: `saved` is sent, and not answered yet */
+    CheckpointResult written; /* the newest save that was written */
+    uint64_t begun_usec;      /* when the newest save began */
+    uint64_t written_usec;    /* when the newest written save was written */
     SaverTrouble trouble;
-    uint64_t catch_up_usec; /* a save is due from then on; 0: only at its step */
-    uint64_t pause_usec;    /* before the next one that is due by itself */
-    bool has_committed;     /* in this process */
-    bool asked;             /* rank 0: for a save, and none has begun since */
-    bool said_short;        /* rank 0: that the next save lacks room */
+    uint64_t catch_up_usec; /* from this time on a save is due; 0: only at its step */
+    uint64_t pause_usec;    /* pause before the next save after a failure */
+    bool has_committed;     /* this process has committed a save */
+    bool asked;             /* rank 0: a save was requested, and none has begun since */
+    bool said_short;        /* rank 0: it is logged that the next save lacks space */
     Divergence divergence;  /* rank 0 */
     StepTimes step_times;   /* rank 0 */
 };
@@ -61,7 +63,7 @@ int saver_new(Session *session, Saver **ret, Error *err)
         s->written.step = manifest_step(session->resume);
         s->written.digest = manifest_digest(session->resume);
     }
-    if (session_resumes_own(session)) { /* an older version's says nothing: this begins anew */
+    if (session_resumes_own(session)) { /* an older version's manifest has none: both begin empty */
         (void)divergence_parse(manifest_divergence(session->resume), &s->divergence);
         (void)step_times_parse(manifest_step_times(session->resume), &s->step_times);
     }
@@ -101,7 +103,7 @@ void saver_room(Saver *saver, CheckpointRoom *ret)
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 
-/* The last save failed, and the pause after it is over. */
+/* Whether the last save failed and the pause after it is over. */
 static bool catches_up(const Saver *s)
 {
     return s->catch_up_usec > 0 && clock_boottime_usec() >= s->catch_up_usec &&
@@ -125,7 +127,7 @@ uint32_t saver_step_flags(Saver *s, int64_t step)
     if (!due && !s->asked && !catches_up(s))
         return STEP_NONE;
     if (s->awaiting || checkpoint_busy(s->session->writer)) {
-        if (due) /* what was asked for waits */
+        if (due) /* a requested save waits, without a warning */
             log_warning("step %lld is not saved: the save of step %lld is still in flight",
                         (long long)step, (long long)s->saving_step);
         return STEP_NONE;
@@ -144,7 +146,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
         s->lines = lines;
         s->size = size;
     }
-    assert(step > s->newest_step); /* one line a step, in order: drop_lines() counts them */
+    assert(step > s->newest_step); /* one line per step, in order: drop_lines() counts them */
     int n =
         snprintf(s->lines + s->n_lines_bytes, LINE_BYTES,
                  "{\"step\":%lld,\"loss\":%.9g,\"loss_hex\":\"%a\",\"lr\":%.9g,\"grad_norm\":%.9g,"
@@ -159,7 +161,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
     return 0;
 }
 
-/* The lines up to `step` are part of a committed segment. */
+/* Drops the lines up to `step`, which are part of a committed segment. */
 static void drop_lines(Saver *s, int64_t step)
 {
     char *end = s->lines;
@@ -177,14 +179,14 @@ static void drop_lines(Saver *s, int64_t step)
     s->committed_step = step;
 }
 
-/* The update after a save may have waited for its copies. */
+/* Adds the time that the update after the save waited for the save's copies. */
 static void count_wait(const Saver *s, CheckpointResult *result)
 {
     if (!s->session->job->checkpoint.blocking)
         result->blocked_usec += train_state_waited_usec(s->session->state);
 }
 
-/* Notes what the result of a save that is over means for the next one. */
+/* Notes what the result of a finished save means for the next save. */
 static void note_result(Saver *s, const CheckpointResult *result)
 {
     if (result->phase == CHECKPOINT_WRITTEN || result->phase == CHECKPOINT_FAILED)
@@ -218,7 +220,7 @@ static ChannelStoreUse use_of_stores(const Session *session)
                              .get_sec = (double)(own.get_usec + resumed.get_usec) * 1e-6};
 }
 
-/* Rank 0: tells the daemon about a written manifest. */
+/* Rank 0: reports a written manifest to the daemon. */
 static int announce(Saver *s, const CheckpointResult *result, Error *err)
 {
     assert(result->phase == CHECKPOINT_WRITTEN && result->step == s->saving_step && !s->awaiting);
@@ -261,8 +263,8 @@ static int settle(Saver *s, DaemonVerdict verdict, Error *err)
     return 0;
 }
 
-/* The writer is busy for far longer than it was: with a save, or, once that is written, with removing old
- * ones. Either keeps the next one from beginning; it begins as soon as the writer is free. */
+/* Notes that the writer is busy much longer than usual: with a save or, after the save is written, with the removal of
+ * old checkpoints. Both delay the next save, which begins as soon as the writer is free. */
 static void note_overdue(Saver *s)
 {
     bool removes = s->written.step == s->saving_step;
@@ -282,7 +284,7 @@ static void note_overdue(Saver *s)
     log_warning("%s STEP=%lld", s->trouble.error.text, (long long)s->saving_step);
 }
 
-/* Takes the result of a save that is allowed to fail. */
+/* Handles the result of a save that is allowed to fail. */
 static int take_result(Saver *s, const CheckpointResult *result, Error *err)
 {
     note_result(s, result);
@@ -309,7 +311,8 @@ int saver_pump(Saver *s, Error *err)
     return verdict == VERDICT_PENDING ? 0 : settle(s, verdict, err);
 }
 
-/* The ranks have nothing else to do at `step`; they tell their daemons that they live. */
+/* Waits for the writer. The ranks have nothing else to do at `step`, and report to their daemons that they are
+ * alive. */
 static int wait_for_writer(Saver *s, int64_t step, CheckpointResult *ret)
 {
     const uint64_t began_usec = clock_boottime_usec();
@@ -332,7 +335,7 @@ static int await_result(Saver *s, int64_t step, CheckpointResult *ret, Error *er
                  : 0;
 }
 
-/* Until nothing is in flight: written or failed, and on rank 0 the daemon has answered. */
+/* Waits until no save is in flight: it is written or has failed, and on rank 0 the daemon has answered. */
 static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 {
     CheckpointResult result;
@@ -375,7 +378,7 @@ static int begin(Saver *s, int64_t step, Error *err)
                             s->committed_step + 1, step, err);
 }
 
-/* How often a save that must be there is tried; the same on all ranks, as the error is. */
+/* Returns how often a required save is tried. All ranks have the same error, and so the same number. */
 static int tries_of(const Saver *s, const Error *err, int first_code)
 {
     bool never_saved = !s->has_committed && !session_resumes_own(s->session);
@@ -383,8 +386,8 @@ static int tries_of(const Saver *s, const Error *err, int first_code)
                                                                                 : TRIES;
 }
 
-/* Nothing waits for it unless the job says so: then the state stays as it is until it is written, and the
- * commit is waited for while training goes on. */
+/* Saves once. Training does not wait for the save unless the job says so: then the state does not change until the save
+ * is written. In both cases training does not wait for the commit. */
 static int save_once(Saver *s, int64_t step, Error *err)
 {
     CheckpointResult result;
@@ -395,7 +398,7 @@ static int save_once(Saver *s, int64_t step, Error *err)
     return r < 0 ? r : take_result(s, &result, err);
 }
 
-/* A folder is refused to a user, who is often another one than whoever made it. */
+/* A folder may refuse a user other than the one who made it, so the error names the user. */
 static int refuse_place(const Saver *s, Error *err)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -411,7 +414,7 @@ static void wait_before(int try)
 {
     if (try > 0 && fault("saver.patience") == 0)
         (void)sleep(
-            MIN(RETRY_SEC << (try - 1), RETRY_MAX_SEC)); /* on all ranks alike; a signal ends it */
+            MIN(RETRY_SEC << (try - 1), RETRY_MAX_SEC)); /* same on all ranks; a signal ends it */
 }
 
 void saver_end(Saver *s)
@@ -434,12 +437,12 @@ int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
     CheckpointPhase phase = CHECKPOINT_IDLE;
     int r = 0;
     if (!(flags & STEP_MUST)) {
-        r = saver_pump(s,
-                       err); /* the one before may have ended since: a new one forgets its result */
+        /* The previous save may have ended by now: a new save discards its result. */
+        r = saver_pump(s, err);
         return r < 0 ? r : save_once(s, step, err);
     }
 
-    r = drain(s, step, &phase, err); /* what is in flight */
+    r = drain(s, step, &phase, err); /* the save in flight */
     if (r < 0)
         return r;
     int tries = TRIES, first_code = 0;
@@ -453,7 +456,7 @@ int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
         if (phase == CHECKPOINT_WRITTEN)
             return 0;
         if (err->code == -ECONNRESET || err->code == -ECANCELED)
-            return err->code; /* a peer is gone: no try of ours can help */
+            return err->code; /* a peer is lost: another try cannot help */
         if (err->code == -CHECKPOINT_NOT_OWNER)
             return err->code;
         first_code = try == 0 ? err->code : first_code;

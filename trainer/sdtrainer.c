@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 {
     start_begin();
     log_open("sdtrainer");
-    (void)prctl(PR_SET_NAME, "sdtrainer"); /* sdtraind executes a descriptor, which has none */
+    (void)prctl(PR_SET_NAME, "sdtrainer"); /* sdtraind executes a descriptor, which has no name */
     Error err = ERROR_INIT;
     if (fault_open(&err) < 0) {
         log_error("%s", err.text);

@@ -55,8 +55,8 @@ void sink_add_secrets(const Sink *sink, SecretSet *set)
     explicit_bzero(url, sizeof(url));
 }
 
-/* Makes a path of a name, as for a setting of a file: %d stands for $CREDENTIALS_DIRECTORY, and a relative name is
- * beside the alerts file. */
+/* Makes the path of a secret's file from its name: "%d/" stands for $CREDENTIALS_DIRECTORY, and a relative name is
+ * relative to the folder of the alerts file. */
 static bool find_secret(JsonReader *r, const char *key, const char *name, char *ret, size_t size)
 {
     const char *folder = getenv("CREDENTIALS_DIRECTORY"), *slash = strrchr(r->source, '/');
@@ -83,13 +83,13 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Reports whether a secret's file is private: a user who may read the file can page people, or send mail, in our name.
- * Older kinds of sinks took any file, so for those kinds it only logs a warning. */
+/* Reports whether a secret's file is private: a user who may read the file can page people, or send mail, in our
+ * name. The older kinds of sinks accepted any file, so for those kinds the function only logs a warning. */
 static bool is_private(JsonReader *r, const char *key, SinkKind kind, const char *path)
 {
     struct stat st;
     if (stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
-        return true; /* a file that cannot be opened is reported when it is read */
+        return true; /* read_secret() reports a file that cannot be opened */
     if (kind < SINK_SLACK) {
         log_warning("%s: %s: everybody on this host may read %s (mode %04o); chmod o= it",
                     r->source, key, path, st.st_mode & 07777u);
@@ -117,7 +117,7 @@ static void read_secret(JsonReader *r, const char *key, JsonNeed need, SinkKind 
         json_refuse(r, key, "the first line of %s is not one printable word", path);
 }
 
-/* Whether a host follows the scheme. */
+/* Whether url is printable and begins with the scheme and a host. */
 static bool has_scheme(const char *url, const char *scheme)
 {
     size_t n = strlen(scheme);
@@ -187,7 +187,8 @@ static void read_severity(JsonReader *r, Severity otherwise, NotifierSink *ret)
 static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, int64_t most)
 {
     int64_t seconds = otherwise;
-    (void)json_get_int(r, key, JSON_OPTIONAL, 1, most, &seconds); /* or the default stays */
+    (void)json_get_int(r, key, JSON_OPTIONAL, 1, most,
+                       &seconds); /* on an error the default stays */
     return (uint64_t)seconds * USEC_PER_SEC;
 }
 
@@ -329,8 +330,8 @@ static void read_sinks(JsonReader *r, AlertsFile *ret)
         for (int k = 0; k < c->n_sinks; k++)
             if (s.r == 0 && strcmp(c->sinks[k].name, sink->name) == 0)
                 json_refuse(&s, "name", "\"%s\" is there twice", sink->name);
-        c->n_sinks++;         /* so that alerts_file_clear() finds its labels */
-        (void)json_close(&s); /* passed on to r */
+        c->n_sinks++;
+        (void)json_close(&s); /* json_close() has passed an error on to r */
     }
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alerts-file.h - the file that names the sinks of incidents (docs/operating/alerts.md).
  *
- * A sink's key stands in a file of its own: an absolute path, "%d/NAME" for systemd's LoadCredential=, or a name
- * beside the alerts file.
+ * The key of a sink is in a file of its own, named by an absolute path, by "%d/NAME" for systemd's LoadCredential=,
+ * or by a name relative to the folder of the alerts file.
  *
  * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the keys and frees
  *            labels and addresses.
  * Units:     as notifier.h.
  * Errors:    -EINVAL and others with "<file>: <path.to.key>: <what is wrong with which value>".
- *            A key's text is in no error.
+ *            No error contains a key.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -31,15 +31,16 @@ enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16, SINK_AD
 
 typedef struct Sink {
     SinkKind kind;
-    char url[SINK_URL_MAX + 1];       /* requests go there as it stands */
-    char secret[SINK_SECRET_MAX + 1]; /* routing key, bearer token or password; empty: none */
-    char ca_file[512];                /* empty: the system's authorities */
-    char proxy[512];                  /* empty: as the environment says */
-    json_t *labels;                   /* Alertmanager: labels beside ours; owned, may be NULL */
-    /* of email */
-    char from[256], user[SINK_SECRET_MAX + 1]; /* user: empty: no authentication */
-    json_t *to;                                /* an array of addresses; owned */
-    bool plain;                                /* without TLS */
+    char url[SINK_URL_MAX + 1]; /* the complete URL that requests are sent to */
+    char secret[SINK_SECRET_MAX +
+                1];    /* routing key, bearer token or password; empty if there is none */
+    char ca_file[512]; /* empty: the system's certificate authorities */
+    char proxy[512];   /* empty: the proxy that the environment names */
+    json_t *labels;    /* for Alertmanager: labels beside those of payload.c; owned, may be NULL */
+    /* the fields below are for email only */
+    char from[256], user[SINK_SECRET_MAX + 1]; /* user is empty: no authentication */
+    json_t *to;                                /* JSON array of the recipients' addresses; owned */
+    bool plain;                                /* the server is used without TLS */
 } Sink;
 
 typedef struct AlertsFile {
@@ -47,17 +48,18 @@ typedef struct AlertsFile {
     Sink sinks[NOTIFIER_SINKS_MAX]; /* in the order of notifier.sinks */
     char link[SINK_URL_MAX + 1]; /* a runbook's URL that each notification carries; empty: none */
     char runbook_url[SINK_URL_MAX +
-                     1]; /* the folder of the runbooks; each notification has its cause's */
+                     1]; /* base URL of the runbooks: each notification links that of its cause */
 } AlertsFile;
 
-/* An empty path gives no sinks. */
+/* An empty path gives a file without sinks. */
 int alerts_file_read(const char *path, AlertsFile *ret, Error *err);
-/* source names the text in errors; names of key files are relative to its folder. */
+/* source names the text in errors; the names of key files are relative to the folder of source. */
 int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
                       Error *err);
 void alerts_file_clear(AlertsFile *file);
-/* Adds what the sink's server, and its proxy, are handed: key, token or password; user, path and query of the URL. */
+/* Adds to set every secret that the sink's server or proxy receives: key, token or password, and the user, path and
+ * query of the URL. */
 void sink_add_secrets(const Sink *sink, SecretSet *set);
-/* Whether text is an address that can stand in a header and in an SMTP command as it is: local@domain, of printable
- * ASCII without any character that has a meaning there. */
+/* Whether text can be written unchanged into a mail's header and an SMTP command: local@domain, of printable ASCII
+ * without any character that has a special meaning in either. */
 bool sink_address_is_valid(const char *text);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answer.c - see answer.h.
  *
- * 2xx is an acceptance. Try again: no reply at all, 408, 425, 429 and 5xx. Everything else, and a
- * redirect too, is refused: the same message will fare no better at the same address.
+ * HTTP: 2xx means accepted. The message is sent again after no reply at all, 408, 425, 429 or 5xx. Any other status,
+ *       also a redirect, means refused: sending the same message to the same address again would not help.
  *
- * A mail that a server refuses for now (4xx: busy, greylisted) is tried again; 5xx is refused (no such user, wrong
- * password). */
+ * SMTP: a mail that the server refuses for now (4xx: busy, greylisted) is sent again; 5xx means refused (no such
+ *       user, wrong password). */
 #include "controller/alerting/answer.h"
 
 #include "base/memory.h"
@@ -13,7 +13,8 @@
 #include <jansson.h>
 #include <string.h>
 
-/* PagerDuty says {"message":"...","errors":["..."]}; Alertmanager a JSON string; others anything. */
+/* Returns the error text of a JSON reply, or NULL. PagerDuty sends {"message":"...","errors":["..."]}, Alertmanager
+ * a JSON string, other servers anything. */
 static const char *find_words(json_t *root)
 {
     const char *errors = json_string_value(json_array_get(json_object_get(root, "errors"), 0));
@@ -21,7 +22,7 @@ static const char *find_words(json_t *root)
     return errors ? errors : message ? message : json_string_value(root);
 }
 
-/* Secrets go before the words are cut: half of one would be none. */
+/* Removes secrets before the text is cut: half a secret would not be recognised. */
 static void write_words(Answer *a, const char *protocol, int status, const char *words, size_t n,
                         const SecretSet *secrets)
 {
@@ -77,7 +78,7 @@ void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *
                 : reply->status / 100 == 5 ? ANSWER_REFUSED
                                            : ANSWER_AGAIN;
     const char *words = reply->words;
-    size_t code = strspn(words, "0123456789"); /* "550 5.1.1 ..." or "550-..." */
+    size_t code = strspn(words, "0123456789"); /* words begin as "550 5.1.1 ..." or "550-..." */
     words += code + (words[code] == ' ' || words[code] == '-');
     if (ret->kind != ANSWER_ACCEPTED)
         write_words(ret, "SMTP", reply->status, words, strlen(words), secrets);

@@ -3,8 +3,7 @@
  *
  * Ownership: none.
  * Units:     pause_usec in microseconds.
- * Errors:    none: every reply has a meaning. The answer's text is printable ASCII; of our secrets it holds
- *            none.
+ * Errors:    none: every reply has a meaning. The answer's text is printable ASCII and contains none of the secrets.
  * Threads:   any.
  */
 #pragma once
@@ -13,19 +12,19 @@
 #include "controller/core/notifier/notifier.h"
 
 typedef struct HttpReply {
-    int status;              /* of HTTP; 0: no reply came */
+    int status;              /* HTTP status; 0: no reply was received */
     const char *failure;     /* if status is 0: why no reply came */
-    int64_t retry_after_sec; /* the sink's Retry-After; 0: it sent none */
-    const char *body;        /* the beginning of the body; not terminated */
+    int64_t retry_after_sec; /* the sink's Retry-After; 0: none was sent */
+    const char *body;        /* the beginning of the body; not NUL-terminated */
     size_t n_body;
 } HttpReply;
 
 typedef struct MailReply {
-    int status; /* the SMTP reply that decided: 250, or the one that refused; 0: no server did */
+    int status; /* 250, or the code of the SMTP reply that refused the mail; 0: no server decided */
     const char *failure; /* if status is 0: why the mail was not sent */
-    const char *words;   /* the last reply that refused something; with 250 that was a recipient */
+    const char *words;   /* the last reply that refused something; with status 250: one recipient */
 } MailReply;
 
-/* secrets: what the sink was handed. */
+/* secrets: those that the sink's server was given; none of them is written to *ret. */
 void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret);
 void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *ret);

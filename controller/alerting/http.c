@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.c - see http.h. libcurl's multi interface names the sockets and the time to wait for; the loop waits, and tells
- * libcurl what happened. */
+/* http.c - see http.h. libcurl's multi interface names the sockets and the timeout to wait for; the event loop waits
+ * for them and reports each event to libcurl. */
 #include "controller/alerting/http.h"
 
 #include "base/memory.h"
@@ -31,10 +31,10 @@ struct HttpCall {
     HttpCall *next;
     CURL *easy;
     struct curl_slist *headers;
-    char *request; /* the body, which libcurl reads in place */
+    char *request; /* the body, which libcurl does not copy */
     char body[BODY_KEPT_MAX];
     size_t n_body, received;
-    bool has_proxy; /* of its own: the environment's is not asked */
+    bool has_proxy; /* the request names a proxy: the environment's is not used */
     char failure[CURL_ERROR_SIZE];
     HttpHandler handler;
     void *userdata;
@@ -50,7 +50,7 @@ HttpCall *http_call_free(HttpCall *call)
             break;
         }
     if (call->easy) {
-        /* fails when it was never added */
+        /* fails if the handle was never added */
         (void)curl_multi_remove_handle(call->http->multi, call->easy);
         curl_easy_cleanup(call->easy);
     }
@@ -68,11 +68,12 @@ static void finish(Http *http, CURL *easy, CURLcode code)
 {
     HttpCall *call = NULL;
     if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call) != CURLE_OK || !call)
-        return; /* none of ours */
+        return; /* not a transfer of http_post() */
     long status = 0;
     curl_off_t retry_after = 0;
     (void)http;
-    if (code == CURLE_OK) { /* both fail for an option that libcurl lacks, and then stay 0 */
+    if (code ==
+        CURLE_OK) { /* both calls fail if libcurl lacks the option; the value then stays 0 */
         (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
         (void)curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after);
     }
@@ -131,14 +132,15 @@ static int on_http_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void 
     sd_event_source *source = attached;
     if (what == CURL_POLL_REMOVE) {
         (void)sd_event_source_disable_unref(source);
-        (void)curl_multi_assign(http->multi, fd, NULL); /* it knows the socket: it just named it */
+        (void)curl_multi_assign(http->multi, fd,
+                                NULL); /* cannot fail: libcurl has just named this socket */
         return 0;
     }
     uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0);
     if (source)
         return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
     if (sd_event_add_io(http->event, &source, fd, events, on_http_io, http) < 0)
-        return -1; /* the transfer fails with an error of libcurl's */
+        return -1; /* libcurl then fails the transfer with its own error */
     return curl_multi_assign(http->multi, fd, source) == CURLM_OK ? 0 : -1;
 }
 
@@ -175,7 +177,7 @@ static int on_http_connected(void *userdata, _unused_ char *their_ip, _unused_ c
 
 static void add_headers(HttpCall *call, const HttpRequest *request)
 {
-    static const char no_expect[] = "Expect:"; /* no waiting for 100 Continue */
+    static const char no_expect[] = "Expect:"; /* do not wait for a "100 Continue" */
     for (size_t i = 0; i < ELEMENTSOF(request->headers) + 1; i++) {
         const char *header = i == 0 ? no_expect : request->headers[i - 1];
         if (!header)
@@ -200,7 +202,7 @@ static int set_options(HttpCall *call, const HttpRequest *request)
     SET(CURLOPT_TIMEOUT_MS, timeout_msec);
     SET(CURLOPT_CONNECTTIMEOUT_MS, timeout_msec);
     SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_QUICK_EXIT, 1L); /* a name that is being looked up holds nobody up */
+    SET(CURLOPT_QUICK_EXIT, 1L); /* http_call_free() does not wait for a name look-up */
     SET(CURLOPT_WRITEFUNCTION, on_http_body);
     SET(CURLOPT_WRITEDATA, call);
     SET(CURLOPT_PREREQFUNCTION, on_http_connected);
@@ -243,7 +245,7 @@ int http_post(Http *http, const HttpRequest *request, HttpHandler handler, void 
 
 int http_new(sd_event *event, HttpMaySend may_send, void *userdata, Http **ret)
 {
-    static bool global; /* once a process; libcurl counts */
+    static bool global; /* libcurl is initialised once per process; libcurl counts further calls */
     if (!global && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -EIO;
     global = true;
@@ -278,7 +280,7 @@ Http *http_free(Http *http)
     while (http->calls)
         (void)http_call_free(http->calls);
     if (http->multi)
-        (void)curl_multi_cleanup(http->multi); /* nothing is under way any more */
+        (void)curl_multi_cleanup(http->multi); /* cannot fail: no transfer is left */
     http->timer = sd_event_source_disable_unref(http->timer);
     http->event = sd_event_unref(http->event);
     free(http);

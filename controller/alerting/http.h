@@ -23,14 +23,15 @@ typedef struct HttpCall HttpCall;
 
 typedef struct HttpRequest {
     const char *url, *body;
-    const char *ca_file, *proxy; /* NULL: the system's authorities, the environment's proxy */
-    const char *headers[8];      /* "Name: value"; NULL ends them */
-    uint64_t timeout_usec;       /* of the whole request, from look-up to reply */
+    const char *ca_file,
+        *proxy; /* ca_file NULL: the system's authorities; proxy NULL: the environment's */
+    const char *headers[8]; /* "Name: value"; the list ends with NULL */
+    uint64_t timeout_usec;  /* for the whole request, from the name look-up to the reply */
 } HttpRequest;
 
-/* Called once per request, never from within http_post(). The reply is borrowed. */
+/* Called once per request, never from within http_post(). The handler borrows the reply. */
 typedef void (*HttpHandler)(const HttpReply *reply, void *userdata);
-/* Asked once the connection stands, before the first byte of a request leaves; false cancels the request. */
+/* Called when the connection is established, before the first byte of a request is sent; false cancels the request. */
 typedef bool (*HttpMaySend)(void *userdata);
 
 int http_new(sd_event *event, HttpMaySend may_send, void *userdata, Http **ret);

@@ -10,7 +10,7 @@
 
 enum {
     LINE_COLUMNS =
-        76, /* of quoted-printable, with the '=' of a soft break; of a header in encoded words */
+        76, /* of quoted-printable, with the '=' of a soft break; also of a header in encoded words */
     SUBJECT_BYTES = 400,
 };
 
@@ -18,14 +18,14 @@ enum {
 
 static bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7f; }
 
-/* Writes n bytes that make one character of an encoded word. */
+/* Writes one character, which has n bytes, into an encoded word. */
 static void put_word(FILE *f, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         fprintf(f, "=%02X", (unsigned char)bytes[i]);
 }
 
-/* Writes "name: text", as it is, or in encoded words, which end between characters. */
+/* Writes "name: text", either as it is or as encoded words, each of which holds whole characters only. */
 static void put_header(FILE *f, const char *name, const char *text)
 {
     static const char begin[] = "=?utf-8?Q?", end[] = "?=";
@@ -54,7 +54,7 @@ static void put_header(FILE *f, const char *name, const char *text)
     fprintf(f, "%s\r\n", plain ? "" : end);
 }
 
-/* Quoted-printable. A line's last blank is encoded: servers may cut it off. */
+/* Writes text as quoted-printable. The last blank of a line is encoded, because servers may cut it off. */
 static void put_body(FILE *f, const char *text)
 {
     int column = 0;
@@ -87,12 +87,13 @@ static void put_id(FILE *f, const PayloadCall *call, const char *key, const char
     const char *domain = strchr(call->file->sinks[call->sink].from, '@') + 1;
     fputc('<', f);
     for (; *key; key++)
-        fputc(strchr(plain, *key) ? *key : '_', f); /* a name's dots need not stand well */
+        fputc(strchr(plain, *key) ? *key : '_',
+              f); /* also the dots of a name: a Message-ID must not have two dots in a row */
     fprintf(f, "%s%s@%s>\r\n", *more ? "." : "", more, domain);
 }
 
-/* Writes the mail's id and its thread. The id of the first mail about an incident has only the key; later mails refer
- * to that id. */
+/* Writes the mail's Message-ID and the headers of its thread. The id of the first mail about an incident is made of
+ * the key only; later mails about the incident refer to that id. */
 static void put_thread(FILE *f, const PayloadCall *call, const char *key)
 {
     const Severity now = call->incident->severity;
@@ -117,7 +118,8 @@ static void put_headers(FILE *f, const PayloadCall *call, const char *key)
     struct tm tm;
     char date[64] = "", subject[SUBJECT_BYTES];
     if (gmtime_r(&seconds, &tm))
-        (void)strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S +0000", &tm); /* it fits */
+        (void)strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S +0000",
+                       &tm); /* the buffer is large enough */
     bool over = call->message_kind == NOTIFY_RESOLVE;
     (void)snprintf(subject, sizeof(subject), "[%s] %s: %s%s%s%s%s", call->cluster,
                    over ? "resolved" : severity_name(i->severity), i->cause,
@@ -176,7 +178,7 @@ static char *body(const PayloadCall *call, const char *key)
     if (payload_link(call->file, i, link)[0])
         fprintf(f, "\n%s\n", link);
     fprintf(f, "\n-- \nincident %s\n", key);
-    (void)fclose(f); /* a stream in memory has nothing to flush that can fail */
+    (void)fclose(f); /* cannot fail: a stream in memory has nothing to flush */
     return memory_given(text);
 }
 
@@ -188,6 +190,6 @@ char *mail_text(const PayloadCall *call, const char *key)
     FILE *f = memory_given(open_memstream(&text, &n));
     put_headers(f, call, key);
     put_body(f, plain);
-    (void)fclose(f); /* as above */
+    (void)fclose(f); /* cannot fail: a stream in memory has nothing to flush */
     return memory_given(text);
 }

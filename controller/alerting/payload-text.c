@@ -8,8 +8,7 @@
 #include <time.h>
 
 static const struct {
-    const char *cause, *runbook,
-        *advice; /* runbook: a page and heading of docs/operating/runbooks */
+    const char *cause, *runbook, *advice; /* runbook: page and heading in docs/operating/runbooks */
 } advices[] = {
     {"node-lost", "nodes.md#sdtrainnodelost",
      "Training goes on without the node. Find out what became of the machine; it takes "
@@ -129,7 +128,8 @@ const char *payload_time(uint64_t usec, char ret[PAYLOAD_TIME_BYTES])
     struct tm tm;
     char date[24] = "";
     if (gmtime_r(&seconds, &tm))
-        (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm); /* it fits */
+        (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S",
+                       &tm); /* the buffer is large enough */
     (void)snprintf(ret, PAYLOAD_TIME_BYTES, "%s.%03uZ", date,
                    (unsigned)(usec % USEC_PER_SEC / USEC_PER_MSEC));
     return ret;

@@ -10,11 +10,11 @@
 
 #include <string.h>
 
-enum { EXPIRES_AFTER = 4 /* repetitions that may be lost before Alertmanager lets an alert go */ };
+enum { EXPIRES_AFTER = 4 /* Alertmanager ends an alert after this many repetitions are lost */ };
 
-/* ---- bodies; NULL: out of memory ---- */
+/* ---- bodies (NULL: out of memory) ---- */
 
-/* Records hold what processes wrote as their last words; the codec has made UTF-8 of it. */
+/* Records quote what processes printed; the codec has converted those texts to UTF-8. */
 static json_t *details(const PayloadCall *call)
 {
     const IncidentRecord *i = call->incident;
@@ -68,7 +68,7 @@ static json_t *pagerduty_body(const PayloadCall *call, const char *key)
     return body;
 }
 
-/* Labels are the alert's identity there, so severity is told as it was told before. */
+/* Labels identify an alert in Alertmanager, so an alert is ended under the severity that it was sent with. */
 static json_t *alertmanager_alert(const PayloadCall *call, Severity severity, uint64_t ends_usec)
 {
     const Sink *sink = &call->file->sinks[call->sink];
@@ -121,7 +121,8 @@ static json_t *alertmanager_body(const PayloadCall *call)
     uint64_t expires = call->real_usec + EXPIRES_AFTER * sink->repeat_usec;
     if (call->message_kind == NOTIFY_HEARTBEAT)
         return json_pack("[o]", alertmanager_watchdog(call, expires));
-    if (call->message_kind == NOTIFY_RESOLVE) /* a test is never over by itself */
+    if (call->message_kind ==
+        NOTIFY_RESOLVE) /* a test is never resolved by itself, so its resolved_usec is 0 */
         return json_pack("[o]", alertmanager_alert(call, call->told,
                                                    call->incident->resolved_usec
                                                        ? call->incident->resolved_usec
@@ -163,7 +164,7 @@ static void add_header(Payload *payload, const char *format, ...)
     va_start(ap, format);
     int n = vsnprintf(payload->headers[payload->n_headers++], PAYLOAD_HEADER_BYTES, format, ap);
     va_end(ap);
-    assert(n < PAYLOAD_HEADER_BYTES); /* a secret has at most SINK_SECRET_MAX bytes */
+    assert(n < PAYLOAD_HEADER_BYTES); /* fits: a secret has at most SINK_SECRET_MAX bytes */
 }
 
 void payload_clear(Payload *payload)
@@ -210,5 +211,5 @@ int payload_make(const PayloadCall *call, Payload *ret)
     if (ret->body)
         return 0;
     payload_clear(ret);
-    return -EINVAL; /* a text that is not UTF-8 */
+    return -EINVAL; /* a text is not UTF-8 */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sender.c - see sender.h. It has no policy: the notifier decides what is sent, and when. */
+/* sender.c - see sender.h. The sender has no policy: the notifier decides which messages are sent, and when. */
 #include "controller/alerting/sender.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 
 enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6, LEFT_OUT_MSEC = 10000 };
 
-/* A message under way. */
+/* A message that is being sent. */
 typedef struct Message Message;
 struct Message {
     Sender *sender;
@@ -29,7 +29,7 @@ struct Message {
     SmtpCall *mail;
 };
 
-/* A write under way. */
+/* A write to etcd that is under way. */
 typedef struct RecordWrite RecordWrite;
 struct RecordWrite {
     Sender *sender;
@@ -44,13 +44,13 @@ struct RecordWrite {
 struct Sender {
     SenderOptions options;
     AlertsFile file;
-    void *memory; /* of the notifier */
+    void *memory; /* the notifier's memory */
     Notifier *notifier;
     Http *http;
     Smtp *smtp;
     sd_event_source *timer;
     bool ailing[NOTIFIER_SINKS_MAX]; /* the sink's last answer was a failure */
-    bool stirred; /* the notifier has observed an event and was not asked since */
+    bool stirred; /* run() is due: the notifier has observed an event since the last call */
     int64_t dropped;
     unsigned refusals;
     Message *messages;
@@ -96,12 +96,12 @@ static void log_answer(Sender *o, const Message *m, const Answer *answer)
         log_info("told: %s SINK=%s", m->what, name);
 }
 
-/* The sink has answered, and the call has ended. */
+/* Handles the sink's answer when the call has ended. */
 static void take_answer(Message *m, const Answer *answer)
 {
     Sender *o = m->sender;
     if (answer->kind == ANSWER_ACCEPTED)
-        (void)fault("pages.accepted"); /* only death matters here: the mark is not stored */
+        (void)fault("pages.accepted"); /* only a death matters here: the mark is then not stored */
     log_answer(o, m, answer);
     int64_t id = m->id;
     (void)message_free(m);
@@ -117,7 +117,7 @@ static void on_reply(const HttpReply *reply, void *userdata)
     _cleanup_(secret_set_clear) SecretSet secrets = {0};
     sink_add_secrets(&m->sender->file.sinks[m->sink], &secrets);
     answer_read(reply, &secrets, &answer);
-    m->call = NULL; /* it frees itself */
+    m->call = NULL; /* the HttpCall frees itself */
     take_answer(m, &answer);
 }
 
@@ -128,7 +128,7 @@ static void on_mail_reply(const MailReply *reply, void *userdata)
     _cleanup_(secret_set_clear) SecretSet secrets = {0};
     sink_add_secrets(&m->sender->file.sinks[m->sink], &secrets);
     answer_read_mail(reply, &secrets, &answer);
-    m->mail = NULL; /* as above */
+    m->mail = NULL; /* the SmtpCall frees itself */
     if (answer.kind == ANSWER_ACCEPTED && reply->words[0]) {
         char words[256];
         (void)snprintf(words, sizeof(words), "%s", reply->words);
@@ -286,11 +286,11 @@ static void read_again_after(RecordWrite *w, uint64_t msec)
                                        msec * USEC_PER_MSEC, 1000, on_mark_retry, w);
     if (r < 0) {
         log_error("cannot set a timer: %s; leaving", strerror(-r));
-        (void)sd_event_exit(o->options.event, 1); /* fails only when it is exiting already */
+        (void)sd_event_exit(o->options.event, 1); /* fails only if the loop is exiting already */
     }
 }
 
-/* The pause grows with the number of refusals, so that a fault does not spin. */
+/* The pause grows with the number of refusals, so that a lasting fault causes no busy loop. */
 static void read_again_later(RecordWrite *w)
 {
     unsigned doublings = MIN(w->sender->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
@@ -318,7 +318,9 @@ static int begin_write(RecordWrite *w, const NotifierAction *a)
 {
     const SenderOptions *o = &w->sender->options;
     const EtcdCompare compares[] = {
-        {.key = o->leader_key, .target = ETCD_CREATE_REVISION, .equals = a->term}, /* I1 */
+        {.key = o->leader_key,
+         .target = ETCD_CREATE_REVISION,
+         .equals = a->term}, /* invariant I1: only the present leader writes */
         {.key = w->key, .target = ETCD_MOD_REVISION, .equals = a->revision}};
     const char *old = feed_text(o->feed, w->key);
     _cleanup_free_ char *value = a->request ? request_record_encode(a->request, old)
@@ -335,7 +337,8 @@ static void store(Sender *o, const NotifierAction *a)
     o->writes = w;
     (void)key_of(o->options.cluster, a->request ? KEY_REQUESTS : KEY_ALERTS, a->name, w->key);
     if (!a->request && rights_leave_out(o->options.rights, KEY_ALERTS)) {
-        w->outcome = OUTCOME_REFUSED; /* until it may, which was said once */
+        w->outcome =
+            OUTCOME_REFUSED; /* until the right is granted; rights.c has logged that it is missing */
         read_again_after(w, LEFT_OUT_MSEC);
         return;
     }
@@ -357,7 +360,7 @@ static void arm_timer(Sender *o, uint64_t wake_usec)
     if (r >= 0)
         r = sd_event_source_set_enabled(o->timer, wake_usec == USEC_INFINITY ? SD_EVENT_OFF
                                                                              : SD_EVENT_ONESHOT);
-    assert(r >= 0); /* a live source takes any time */
+    assert(r >= 0); /* cannot fail: a live event source accepts any time */
 }
 
 static void run(Sender *o)

@@ -18,16 +18,16 @@ typedef struct Sender Sender;
 typedef struct SenderOptions {
     sd_event *event;
     Etcd *etcd;
-    const EtcdLease *lease; /* the leader's lease: nothing is sent after its deadline */
+    const EtcdLease *lease; /* the leader's lease: no message is sent after its deadline */
     const Feed *feed;
     const char *cluster;
-    const char *leader_key;  /* the key that this controller leads by; filled in when it leads */
-    const char *alerts_file; /* path; empty: no sinks */
+    const char *leader_key;  /* key by which this controller leads; set when it leads */
+    const char *alerts_file; /* path of the alerts file; empty: no sinks */
     int notifications_max;
-    /* Without the right to write alerts/ nothing is sent: no mark could be stored. */
+    /* Without the right to write alerts/ no message is sent, because its mark could not be stored. */
     Rights *rights;
-    /* Called with a record that the sender has read again, value NULL when it is gone. The caller feeds it to
-     * the core and calls sender_observe(). */
+    /* Called with a record that the sender has read again; value is NULL if the key does not exist. The caller feeds
+     * the record to the core and calls sender_observe(). */
     void (*on_record)(const char *key, const char *value, size_t n_value, int64_t revision,
                       void *userdata);
     void *userdata;
@@ -37,10 +37,10 @@ int sender_new(const SenderOptions *options, Sender **ret, Error *err);
 Sender *sender_free(Sender *sender);
 DEFINE_CLEANUP(Sender, sender_free)
 
-/* Takes every event that the core sees; acts on the last one of a batch (event->more is false). */
+/* Receives every event that the core sees; acts on the last event of a batch (event->more is false). */
 void sender_observe(Sender *sender, const Event *event);
-/* Reads the alerts file again; on an error the sinks stay as they are. */
+/* Reads the alerts file again; on an error the sinks stay unchanged. */
 int sender_reload(Sender *sender, Error *err);
 
-/* For metrics: the counts of the sink with this index; -ENOENT beyond the last. */
+/* For metrics: the counts of the sink with this index; -ENOENT if there is no such sink. */
 int sender_count(const Sender *sender, int sink, const char **ret_name, SinkCounts *ret);

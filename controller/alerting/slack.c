@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slack.c - see slack.h. Slack refuses a header of more than 150 characters, a text of more than 3,000, a field of more
- * than 2,000, and an empty one. Names and evidence of a record stay below that even when each byte is escaped. */
+/* slack.c - see slack.h. Slack refuses a header of more than 150 characters, a text of more than 3,000, a field of
+ * more than 2,000, and an empty text or field. A record's names and evidence stay below these limits even if each
+ * byte is escaped. */
 #include "controller/alerting/slack.h"
 
 #include "base/json/json.h"
@@ -10,7 +11,8 @@
 
 enum { HEADER_BYTES = 150, FIELDS_MAX = 6, SPAN_BYTES = 32 };
 
-/* Slack's markup gives these three a meaning, and nothing else of what a text may hold. The caller frees. */
+/* Escapes '&', '<' and '>': no other character of a text has a meaning in Slack's markup. The caller frees the
+ * result. */
 static char *escape(const char *text)
 {
     char *ret = memory_zeroed(strlen(text) * 5 + 1, 1), *to = ret;
@@ -43,7 +45,7 @@ static json_t *section(const char *title, const char *text)
     return json_pack("{s:s, s:o}", "type", "section", "text", mrkdwn(title, text));
 }
 
-/* In the reader's own time zone; a client that cannot shows the text behind the bar. */
+/* Formats a time in the reader's own time zone; a Slack client that cannot do so shows the text after the bar. */
 static json_t *moment(const char *title, uint64_t usec)
 {
     char at[PAYLOAD_TIME_BYTES];
@@ -81,7 +83,8 @@ static json_t *header(const PayloadCall *call)
                      "text", text, "emoji", 0);
 }
 
-/* '|' and '>' would end the address; nothing else of a printable one (alerts-file.c) means anything to Slack. */
+/* Formats the link to a runbook. '|' and '>' would end the address, so they are encoded; no other character of a
+ * printable address (alerts-file.c) has a meaning in Slack. */
 static json_t *runbook(const char *link)
 {
     char url[PAYLOAD_LINK_BYTES * 3], *to = url;

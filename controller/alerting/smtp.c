@@ -18,25 +18,25 @@ enum { DEADLINE_MSEC = 200, ADDRESS_BYTES = 260, WORDS_BYTES = 200 };
 struct Smtp {
     sd_event *event;
     sd_event_source *io, *timer;
-    int wake_fd; /* threads write, the loop reads */
+    int wake_fd; /* the threads write, the loop reads */
     SmtpDeadline deadline;
     void *userdata;
-    _Atomic uint64_t deadline_usec; /* the loop writes, threads read */
+    _Atomic uint64_t deadline_usec; /* the loop writes, the threads read */
     SmtpCall *calls;
 };
 
 struct SmtpCall {
-    /* the loop's */
+    /* Used by the loop only. */
     SmtpCall *next;
-    SmtpHandler handler; /* NULL: cancelled */
+    SmtpHandler handler; /* NULL: the call is cancelled */
     void *userdata;
     pthread_t thread;
 
-    /* both */
+    /* Used by the loop and by the thread. */
     Smtp *smtp;
     _Atomic bool cancelled, done;
 
-    /* the thread's until done */
+    /* Used by the thread only, until it sets done. */
     CURL *easy;
     struct curl_slist *to;
     char *text;
@@ -44,7 +44,7 @@ struct SmtpCall {
     uint64_t until_usec;
     int status;
     char failure[CURL_ERROR_SIZE];
-    char words[WORDS_BYTES]; /* the last line with which the server refused something */
+    char words[WORDS_BYTES]; /* the last line in which the server refused something */
 };
 
 /* ---- what libcurl calls, in the thread ---- */
@@ -58,7 +58,7 @@ static size_t on_read(char *to, size_t size, size_t n, void *userdata)
     return bytes;
 }
 
-/* Each line of the server's. */
+/* libcurl calls this for each line from the server. */
 static size_t on_line(const char *line, size_t size, size_t n, void *userdata)
 {
     SmtpCall *call = userdata;
@@ -77,14 +77,14 @@ static bool is_late(const SmtpCall *call)
     return atomic_load(&call->cancelled) || clock_boottime_usec() >= call->until_usec;
 }
 
-/* At least once a second, also while libcurl waits without going back. */
+/* libcurl calls this at least once a second, also while it waits for the server. */
 static int on_progress(void *userdata, _unused_ curl_off_t to_get, _unused_ curl_off_t got,
                        _unused_ curl_off_t to_send, _unused_ curl_off_t sent)
 {
     return is_late(userdata) ? 1 : 0;
 }
 
-/* Before the mail's first command. */
+/* libcurl calls this before the mail's first command. */
 static int on_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
                         _unused_ int their_port, _unused_ int our_port)
 {
@@ -105,11 +105,13 @@ static const char *words_of(const SmtpCall *call, CURLcode code)
     return is_late(call) ? "timed out: no answer in time" : "the leader's lease is nearly over";
 }
 
-/* The server's last reply counts where it refused; a failure of the network comes after replies that were good. */
+/* If the server refused something, its last reply is the result. If the network failed, the last reply was a good
+ * one and says nothing. */
 static void note_result(SmtpCall *call, CURLcode code)
 {
     long status = 0;
-    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status); /* else it stays 0 */
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE,
+                            &status); /* on an error status stays 0 */
     bool refused = status >= 400 && status < 600 && code != CURLE_OPERATION_TIMEDOUT;
     call->status = code == CURLE_OK ? 250 : refused ? (int)status : 0;
     if (!call->failure[0] || code == CURLE_USE_SSL_FAILED || code == CURLE_ABORTED_BY_CALLBACK)
@@ -123,9 +125,9 @@ static void *send_in_thread(void *userdata)
     curl_easy_cleanup(call->easy);
     const uint64_t one = 1;
     const int wake_fd = call->smtp->wake_fd;
-    atomic_store(&call->done, true); /* the loop may look before the write */
+    atomic_store(&call->done, true); /* the loop may see this before the write below */
     ssize_t n = write(wake_fd, &one, sizeof(one));
-    assert(n == sizeof(one)); /* a counter that is read is never full */
+    assert(n == sizeof(one)); /* the loop reads the counter, so it is never full */
     return NULL;
 }
 
@@ -161,7 +163,7 @@ static SmtpCall *find_done(const Smtp *smtp)
     return NULL;
 }
 
-/* The thread has nothing left to do but to end. */
+/* Joins the thread, which has set done or is cancelled, and passes its result to the handler. */
 static void finish(SmtpCall *call)
 {
     int r = pthread_join(call->thread, NULL);
@@ -178,7 +180,7 @@ static int on_wake(_unused_ sd_event_source *source, int fd, _unused_ uint32_t e
     Smtp *smtp = userdata;
     uint64_t count;
     ssize_t n = read(fd, &count, sizeof(count));
-    (void)n; /* nothing there: it was read with an earlier one */
+    (void)n; /* EAGAIN is harmless: an earlier read has got this count */
     SmtpCall *call;
     while ((call = find_done(smtp)))
         finish(call);
@@ -204,11 +206,11 @@ static int set_options(SmtpCall *call, const SmtpRequest *request)
 #define SET(option, value) r = r ? r : curl_easy_setopt(easy, option, value)
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_PROTOCOLS_STR, "smtp,smtps");
-    SET(CURLOPT_PROXY, ""); /* whatever the environment says: proxies are for HTTP */
+    SET(CURLOPT_PROXY, ""); /* no proxy, whatever the environment says: its proxies are for HTTP */
     SET(CURLOPT_USE_SSL, (long)(request->plain ? CURLUSESSL_NONE : CURLUSESSL_ALL));
     SET(CURLOPT_MAIL_FROM, from);
     SET(CURLOPT_MAIL_RCPT, call->to);
-    SET(CURLOPT_MAIL_RCPT_ALLLOWFAILS, 1L); /* the others hear of it all the same */
+    SET(CURLOPT_MAIL_RCPT_ALLLOWFAILS, 1L); /* the other recipients still get the mail */
     SET(CURLOPT_UPLOAD, 1L);
     SET(CURLOPT_READFUNCTION, on_read);
     SET(CURLOPT_READDATA, call);
@@ -223,7 +225,7 @@ static int set_options(SmtpCall *call, const SmtpRequest *request)
     SET(CURLOPT_CONNECTTIMEOUT_MS, timeout_msec);
     SET(CURLOPT_FORBID_REUSE, 1L);
     SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_QUICK_EXIT, 1L); /* a name that is being looked up holds nobody up */
+    SET(CURLOPT_QUICK_EXIT, 1L); /* curl_easy_cleanup() does not wait for a name look-up */
     SET(CURLOPT_ERRORBUFFER, call->failure);
     if (request->ca_file)
         SET(CURLOPT_CAINFO, request->ca_file);
@@ -235,7 +237,7 @@ static int set_options(SmtpCall *call, const SmtpRequest *request)
     return r == CURLE_OK ? 0 : -EINVAL;
 }
 
-/* Signals are the main thread's. */
+/* The thread blocks all signals: the main thread handles them. */
 static int start_thread(SmtpCall *call)
 {
     sigset_t all, before;
@@ -243,7 +245,8 @@ static int start_thread(SmtpCall *call)
     int r = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (r == 0) {
         r = pthread_create(&call->thread, NULL, send_in_thread, call);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was possible just now */
+        (void)pthread_sigmask(SIG_SETMASK, &before,
+                              NULL); /* cannot fail: the same call succeeded above */
     }
     return -r;
 }
@@ -288,7 +291,7 @@ int smtp_send(Smtp *smtp, const SmtpRequest *request, SmtpHandler handler, void 
 
 int smtp_new(sd_event *event, SmtpDeadline deadline, void *userdata, Smtp **ret)
 {
-    static bool global; /* once a process; libcurl counts */
+    static bool global; /* libcurl is initialised once per process; libcurl counts further calls */
     if (!global && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -EIO;
     global = true;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* smtp.h - mails over libcurl, each in a thread of its own.
  *
- * libcurl waits for a server's words at the end of a message, and at the end of a connection, without going back to
- * its caller, also where it is driven by events (http.h). In the leader's loop a server that stalls there would hold
- * up every decision. So a thread sends, and hands the loop its result through an eventfd.
+ * At the end of a message, and at the end of a connection, libcurl waits for the server's reply without returning to
+ * its caller, even where it is driven by events as in http.h. In the leader's loop a stalled server would delay every
+ * decision. So a thread sends the mail, and passes the result to the loop through an eventfd.
  *
- * TLS is verified, and without it nothing is sent unless the request says plain.
+ * TLS is verified. Without TLS no mail is sent unless the request is plain.
  *
- * Ownership: smtp_new() gives the caller an Smtp, which holds a reference on the loop. smtp_send() copies the request.
- *            An SmtpCall ends with its handler; smtp_call_cancel() ends it before, and its handler is not called.
- *            smtp_free() cancels all and waits for the threads: about a second where a server stalls.
+ * Ownership: smtp_new() gives the caller an Smtp, which holds a reference on the loop. smtp_send() copies the
+ *            request. An SmtpCall ends with its handler; smtp_call_cancel() ends it earlier, without calling the
+ *            handler. smtp_free() cancels all calls and waits for the threads, which takes about a second if a server
+ *            stalls.
  * Units:     microseconds, bytes.
- * Errors:    -errno: the mail could not begin; -EAGAIN: SMTP_CALLS_MAX are under way. A later failure is a reply.
+ * Errors:    -errno: the mail could not begin; -EAGAIN: SMTP_CALLS_MAX mails are under way. The reply reports a later
+ *            failure.
  * Threads:   loop thread only. A thread owns the call's sending half from its start until it has set done.
  */
 #pragma once
@@ -28,19 +30,20 @@ typedef struct Smtp Smtp;
 typedef struct SmtpCall SmtpCall;
 
 typedef struct SmtpRequest {
-    const char *url;           /* smtp:// or smtps:// */
-    bool plain;                /* without TLS; else smtp:// needs STARTTLS */
+    const char *url;           /* begins with smtp:// or smtps:// */
+    bool plain;                /* no TLS; otherwise smtp:// needs STARTTLS */
     const char *user, *secret; /* NULL or empty: no authentication */
-    const char *ca_file;       /* NULL: the system's authorities */
-    const char *from;          /* an address */
-    const json_t *to;          /* an array of addresses */
-    const char *text;          /* the message, as mail.h makes it */
-    uint64_t timeout_usec;     /* of it all, from look-up to the server's last word */
+    const char *ca_file;       /* NULL: the system's certificate authorities */
+    const char *from;          /* the sender's address */
+    const json_t *to;          /* JSON array of the recipients' addresses */
+    const char *text;          /* the message, from mail_text() */
+    uint64_t
+        timeout_usec; /* for the whole mail, from the name look-up to the server's last reply */
 } SmtpRequest;
 
-/* Called once per mail, from the loop, never from within smtp_send(). The reply is borrowed. */
+/* Called once per mail, from the loop, never from within smtp_send(). The handler borrows the reply. */
 typedef void (*SmtpHandler)(const MailReply *reply, void *userdata);
-/* The time (CLOCK_BOOTTIME) from which on no mail may begin any more; asked often while one is under way. */
+/* Returns the time (CLOCK_BOOTTIME) from which on no mail may begin; called often while a mail is under way. */
 typedef uint64_t (*SmtpDeadline)(void *userdata);
 
 int smtp_new(sd_event *event, SmtpDeadline deadline, void *userdata, Smtp **ret);

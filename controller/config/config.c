@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - see config.h. One table names every key once; base/json/settings.c reads through it. */
+/* config.c - see config.h. One table names every key once; base/json/settings.c reads the settings by that table. */
 #include "controller/config/config.h"
 
 #include "cluster/keys.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SETTINGS_STRUCT ControllerConfig /* of SETTING() */
+#define SETTINGS_STRUCT ControllerConfig /* the struct that SETTING() describes */
 
 static const Setting table[] = {
     SETTING(TEXT, cluster, 0, 0, "name of the cluster (\"default\")"),
@@ -96,7 +96,7 @@ static int set_defaults(ControllerConfig *c, Error *err)
     return etcd_settings_begin(&c->etcd, err);
 }
 
-/* A slip of the pen must not shut a cluster out. */
+/* Refuses a malformed list: a typing error must not exclude a cluster's nodes. */
 static int check_admit(const char *list, Error *err)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789.-*@, ";
@@ -119,7 +119,7 @@ static int check_admit(const char *list, Error *err)
     return n_words > 0 ? 0 : error_set(err, -EINVAL, "admit: empty; say open, or which nodes");
 }
 
-/* A word that fits nothing would silently cost nothing. */
+/* Refuses a malformed list: the slots that a wrong word should price would silently cost nothing. */
 static int check_prices(const char *list, Error *err)
 {
     size_t n, n_pattern;
@@ -170,7 +170,8 @@ bool config_record(const ControllerConfig *c, char *ret, size_t size)
     }
     static const char *const folders[] = {"LOGS_DIRECTORY", "STATE_DIRECTORY"};
     for (size_t i = 0; i < ELEMENTSOF(folders); i++) {
-        const char *folder = getenv(folders[i]); /* systemd's, perhaps several with ':' between */
+        const char *folder =
+            getenv(folders[i]); /* set by systemd; may name several folders, separated by ':' */
         size_t n = folder ? strcspn(folder, ":") : 0;
         if (n > 0 && snprintf(ret, size, "%.*s/events.jsonl", (int)n, folder) < (int)size)
             return true;
@@ -212,7 +213,8 @@ LeaderRecord config_leader(const ControllerConfig *c)
                            .max_jobs = (int)c->max_jobs,
                            .lease_sec = (int)c->lease_sec};
     if (config_record(c, journal, sizeof(journal)))
-        (void)snprintf(record.journal, sizeof(record.journal), "%s", journal); /* cut, for people */
+        (void)snprintf(record.journal, sizeof(record.journal), "%s",
+                       journal); /* may be cut: the record only shows it to people */
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     if (strcmp(c->admit, "open") != 0)

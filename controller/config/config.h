@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h - the settings of sdcontroller: a JSON file, then the command line over it.
+/* config.h - the settings of sdcontroller: a JSON file, and the command line, which overrides the file.
  *
- * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
- * are refused by name.
+ * Every key of the file is an option of the command line ("lease_sec", --lease-sec); an error names each unknown key.
  *
- * Ownership: config_load() fills a Config of fixed buffers.
+ * Ownership: config_load() fills a ControllerConfig of fixed buffers.
  * Units:     *_sec seconds.
  * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
  * Threads:   loop thread only.
@@ -21,16 +20,16 @@ enum { CONFIG_PATH_MAX = 512 };
 typedef struct ControllerConfig {
     char cluster[64], name[64];
     EtcdSettings etcd;
-    int64_t lease_sec; /* the nodes' TTL and this controller's */
+    int64_t lease_sec; /* TTL of the nodes' leases and of this controller's lease */
     int64_t start_deadline_sec, leave_deadline_sec;
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
     int64_t escalate_sec, queue_patience_sec;
     char admit[ADMISSION_MAX + 1];     /* "open", or a list as in cluster/admission.h */
-    char prices[PRICES_MAX + 1];       /* empty: none */
+    char prices[PRICES_MAX + 1];       /* prices of slots as in cluster/cost.h; empty: none */
     char alerts_file[CONFIG_PATH_MAX]; /* file that names the sinks of incidents; empty: none */
-    char metrics[80];                  /* address:port of /metrics; empty: off */
-    char record[CONFIG_PATH_MAX]; /* the setting as given; config_record() makes a path of it */
+    char metrics[80]; /* address:port of the live page, /metrics and /healthz; empty: off */
+    char record[CONFIG_PATH_MAX]; /* the setting as given; config_record() turns it into a path */
     int64_t record_mib;
 } ControllerConfig;
 
@@ -42,8 +41,8 @@ int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err);
 /* Works as settings_reload(). */
 void config_reload(ControllerConfig *config, ControllerConfig *fresh);
 
-/* Fills in the journal's path: the setting, or for a service a file in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
- * nothing is recorded. */
+/* Writes the journal's path to ret: the setting, or for a service a file in $LOGS_DIRECTORY or $STATE_DIRECTORY.
+ * Returns false if nothing is to be recorded. */
 bool config_record(const ControllerConfig *config, char *ret, size_t size);
 
 /* The results borrow the strings of config. */

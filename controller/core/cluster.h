@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.h - the decision core: records, time and outcomes go in, guarded decisions come out.
  *
- * cluster_step() is total and deterministic: no I/O, clock, allocation, log or global. It learns
- * the cluster only from records, so a new leader that fed it the same records decides the same.
- * At most one decision comes out of a step, and at most one is under way per job; the shell carries
- * it out as one transaction under the decision's guards and feeds back what became of it.
+ * cluster_step() is total and deterministic: no I/O, clock, allocation, log or global. It learns the cluster only
+ * from records, so a new leader that fed it the same records decides the same. At most one decision comes out of a
+ * step, and at most one is under way per job; the shell executes the decision as one transaction under the decision's
+ * guards, and feeds the outcome back.
  *
  * Ownership: the caller gives memory of cluster_bytes(); everything lives in it, addressed by index. Events borrow
- *            their records for the call. Actions borrow from the Cluster (the runs of a new world) until the next step.
+ *            their records for the call. Actions borrow from the Cluster (the runs of a new world) until the next
+ *            step.
  * Units:     now_usec is CLOCK_BOOTTIME of this machine and drives every deadline; real_usec is
  *            CLOCK_REALTIME and goes into records only.
- * Errors:    none. A record that does not fit the limits is left out and counted (cluster_dropped), and asked for
- *            again once there is room. Asserts are for bugs of the core and its shell.
+ * Errors:    none. A record that does not fit the limits is left out and counted (cluster_dropped), and read again
+ *            once there is room. Asserts are for bugs of the core and its shell.
  * Threads:   one at a time.
  * Source:    docs/internals/core.md, docs/internals/etcd.md, "Records".
  */
@@ -24,16 +25,16 @@
 
 typedef struct ClusterLimits {
     int nodes, jobs;
-    int reports;   /* ranks/<job>/<generation>/<node> records; 4 a node are enough */
-    int incidents; /* records of incidents, and as many of alerts; more than incidents_kept */
+    int reports;   /* ranks/<job>/<generation>/<node> records; four per node are enough */
+    int incidents; /* incident records, and as many alert records; more than incidents_kept */
     int requests;
 } ClusterLimits;
 
 typedef struct ClusterConfig {
-    uint64_t ttl_usec;   /* of the nodes' leases; all waits for absent nodes derive from it */
-    uint64_t grace_usec; /* how long a vanished key may come back before it counts */
+    uint64_t ttl_usec;   /* of the nodes' leases; every wait for an absent node derives from it */
+    uint64_t grace_usec; /* how long a vanished key may return before its loss counts */
     uint64_t start_deadline_usec; /* from a world's record to all of its ranks being ready */
-    uint64_t leave_deadline_usec; /* from asking a world to leave to its having left */
+    uint64_t leave_deadline_usec; /* from the request to leave to the world having left */
     uint64_t hang_wait_usec;      /* wait after a hang for the other ranks' reports */
     int max_strikes;              /* this many strikes within the window quarantine a node */
     uint64_t strike_window_usec;  /* strikes older than this are forgotten */
@@ -41,9 +42,11 @@ typedef struct ClusterConfig {
     int incidents_kept;           /* records of incidents in etcd, open and resolved */
     /* A job that has waited this long goes before later jobs and growth. */
     uint64_t queue_patience_usec;
-    uint64_t escalate_usec;        /* an incident open this long becomes critical; 0: never */
-    char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
-    char prices[PRICES_MAX + 1];   /* of slots, by class of node: cluster/cost.h; empty: none */
+    uint64_t escalate_usec; /* an incident open this long becomes critical; 0: never */
+    char
+        admit[ADMISSION_MAX + 1]; /* which nodes get ranks, as in cluster/admission.h; empty: all */
+    char prices[PRICES_MAX +
+                1]; /* prices of slots by class of node, as in cluster/cost.h; empty: none */
 } ClusterConfig;
 
 extern const ClusterConfig cluster_config_default;
@@ -51,17 +54,17 @@ extern const ClusterConfig cluster_config_default;
 /* The part of a job file that the core needs; the shell parses the file. */
 typedef struct JobFacts {
     int64_t n_grains; /* G: no world has more ranks */
-    int64_t steps;    /* after which the job has succeeded */
+    int64_t steps;    /* the job succeeds after this many steps */
     int max_failures; /* K of I7: generations without progress before the job fails */
     uint64_t grow_interval_usec;
     uint64_t store_patience_usec;  /* an outage of the store shorter than this counts no failures */
     int64_t arrival;               /* create revision of specs/<job>: the order of the queue */
-    int min, max;                  /* ranks, as the job file has them */
+    int min, max;                  /* bounds of the number of ranks, as in the job file */
     bool stop_if_diverging;        /* the job fails when training diverges */
-    int64_t keep_last, keep_every; /* checkpoints that stay: as the job file has it */
+    int64_t keep_last, keep_every; /* which checkpoints are kept, as in the job file */
     bool needs_gpu;                /* each rank needs a slot that has a GPU */
-    char submission[SUBMISSION_BYTES];   /* tells apart two jobs that have had the same name */
-    int priority;                        /* as the job file has it */
+    char submission[SUBMISSION_BYTES];   /* distinguishes two jobs that have had the same name */
+    int priority;                        /* as in the job file */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
 } JobFacts;
@@ -69,9 +72,9 @@ typedef struct JobFacts {
 typedef enum EventKind {
     EVENT_TICK,    /* time has passed, nothing else */
     EVENT_LEADING, /* this controller leads from now on, in Event.term */
-    EVENT_DEPOSED, /* this controller leads no more */
+    EVENT_DEPOSED, /* this controller no longer leads */
     EVENT_OUTCOME, /* the transaction of decision Event.id has ended */
-    /* a record was read: its pointer is NULL when the key is gone */
+    /* A record was read: Event.record is NULL if the key does not exist. */
     EVENT_NODE,
     EVENT_CORDON,
     EVENT_SPEC,
@@ -108,15 +111,16 @@ typedef struct Event {
     uint64_t now_usec, real_usec;
     bool more; /* another event of the same moment follows; nothing is decided yet */
     RecordHealth health;
-    bool stalled; /* the shell came late: a node that seems absent may have come back unseen */
+    bool stalled; /* the shell was late: a node that seems absent may have returned unseen */
 
     int64_t term;    /* of EVENT_LEADING */
     int64_t id;      /* of EVENT_OUTCOME: Decision.id */
     Outcome outcome; /* of EVENT_OUTCOME */
     int64_t created; /* create revision of the record */
-    int64_t lease; /* of EVENT_NODE and EVENT_RANKS: that the key hangs on; 0: none, or not told */
-    int64_t revision; /* at which the record was written or removed, or the decision done */
-    char name[CLUSTER_NAME_BYTES]; /* the node's, job's, incident's or request's */
+    int64_t lease;   /* of EVENT_NODE and EVENT_RANKS: the lease of the key; 0: none or unknown */
+    int64_t
+        revision; /* revision at which the record was written or removed, or the decision was done */
+    char name[CLUSTER_NAME_BYTES]; /* name of the node, job, incident or request */
     char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS */
     int64_t generation;            /* of EVENT_RANKS and EVENT_RENDEZVOUS */
     union {
@@ -138,12 +142,12 @@ typedef struct Event {
 
 enum { DECISION_CORDONS_MAX = 8 };
 
-/* One transaction: it compares the leader's term and every revision below that is not
- * REVISION_ANY (0: the key must not exist), then puts and removes what is set. */
+/* A decision is one transaction: it compares the leader's term and every revision below that is not REVISION_ANY (0:
+ * the key must not exist), then puts and removes the records that are set. */
 enum { REVISION_ANY = -1 };
 
 typedef struct Decision {
-    int64_t id; /* 0: nothing to do */
+    int64_t id; /* 0: there is nothing to do */
     int64_t term;
     char job[RECORD_JOB_MAX + 1]; /* the job that the decision is about; empty: no single job */
     int64_t world_revision, phase_revision, checkpoints_revision, desired_revision;
@@ -159,9 +163,10 @@ typedef struct Decision {
     IncidentRecord incident;
     int64_t incident_revision;
 
-    int64_t remove_generation; /* its ranks/ and rendezvous/ are removed; 0: none */
+    int64_t remove_generation; /* generation whose ranks/ and rendezvous/ are removed; 0: none */
     bool remove_job;           /* every record of the job is removed */
-    char remove_incident[RECORD_INCIDENT_MAX + 1]; /* id; its alert is removed, too; empty: none */
+    char remove_incident[RECORD_INCIDENT_MAX +
+                         1]; /* id of an incident to remove with its alert; empty: none */
     bool put_request, remove_request;
     RequestRecord request;
     int64_t request_revision;
@@ -170,31 +175,36 @@ typedef struct Decision {
     /* Index of the cause that is new or changed; -1: a cause has ended. */
     int cordon_changed[DECISION_CORDONS_MAX];
     int64_t cordon_revisions[DECISION_CORDONS_MAX];
-    /* One without causes is removed. Last, because they are large and those beyond n_cordons are not written. */
+    /* A cordon without causes is removed. This field is the last because it is large: elements beyond n_cordons are
+     * not written. */
     CordonRecord cordons[DECISION_CORDONS_MAX];
 } Decision;
 
 typedef struct Actions {
-    bool read;  /* the shell reads everything and feeds it: a record that did not fit may fit now */
-    bool again; /* the shell calls again with EVENT_TICK: there may be more to decide */
-    uint64_t wake_usec; /* the shell calls again at this time or before; USEC_INFINITY: no need */
-    Decision decision;  /* with id 0 nothing else of it is set */
+    bool
+        read; /* the shell reads every record again and feeds it: a record that did not fit may fit now */
+    bool again; /* the shell calls again with EVENT_TICK: more may be to decide */
+    uint64_t
+        wake_usec; /* the shell calls again at this time at the latest; USEC_INFINITY: no need */
+    Decision decision; /* if its id is 0, no other field of it is set */
 } Actions;
 
 typedef struct Cluster Cluster;
 
 size_t cluster_bytes(const ClusterLimits *limits);
-/* memory: cluster_bytes() bytes, aligned as malloc does. */
+/* memory has cluster_bytes() bytes, aligned as malloc() aligns them. */
 Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config);
 /* Applies other settings from the next step on. The limits stay: incidents_kept is cut to fit them. */
 void cluster_configure(Cluster *c, const ClusterConfig *config);
-/* Takes in one event, and decides at most one thing unless ev->more. */
+/* Processes one event. Makes at most one decision, and none if ev->more is set. */
 void cluster_step(Cluster *c, const Event *ev, Actions *ret);
 
 /* Returns how many records did not fit the limits since the start. */
 int64_t cluster_dropped(const Cluster *c);
-/* Returns the boottime until which absence is not acted upon because nodes vanish in numbers; 0: no hold. */
+/* Returns the time (CLOCK_BOOTTIME) until which absent nodes cause no decision, because many vanished at once; 0:
+ * there is no such hold. */
 uint64_t cluster_hold_until(const Cluster *c);
 
-/* Asserts the chains of reports, the lists, I3, I6 and I7 over the whole state. Slow: for tests and the simulator. */
+/* Asserts that the chains of reports, the lists and the invariants I3, I6 and I7 hold in the whole state. Slow: for
+ * tests and the simulator. */
 void cluster_check(const Cluster *c);

@@ -54,10 +54,10 @@ DEFINE_CODEC(request_record)
 
 static const struct {
     EventKind kind;
-    bool rewritten; /* the leader writes such records over their old text */
+    bool rewritten; /* the leader rewrites such records, keeping unknown fields */
     Decode decode;
     Clear clear;
-    bool is_put_back; /* the leader puts such a record back when it is lost */
+    bool is_put_back; /* the leader puts such a record back if it is lost */
 } kinds[KEY_KINDS] = {
     [KEY_NODES] = {EVENT_NODE, false, CODEC(node_record)},
     [KEY_CORDONS] = {EVENT_CORDON, true, CODEC(cordon_record)},
@@ -76,13 +76,13 @@ static const struct {
 
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
-    json_t *known;  /* key -> text, or true for kinds that are not rewritten */
-    json_t *last;   /* key -> the last readable text, for a leader that puts it back */
-    json_t *nodes;  /* names of nodes -> the features that they know */
-    json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
+    json_t *known;  /* key -> text; true for kinds that are not rewritten */
+    json_t *last;   /* key -> the last readable text, for a leader that puts the record back */
+    json_t *nodes;  /* names of nodes -> the features in their records */
+    json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of a re-read */
     char unseen_key[KEY_MAX];
     Record record;
-    Clear clear; /* of the record; NULL: empty */
+    Clear clear; /* frees the record's content; NULL: record is empty */
     JobFacts facts;
     int64_t created; /* create revision of the key that is being read */
 };
@@ -128,8 +128,8 @@ const char *feed_last(const Feed *feed, const char *key)
     return json_string_value(json_object_get(feed->last, key));
 }
 
-/* Drops the texts of a job that has lost all of its records: it was removed, and the core forgets it. While some are
- * left the texts are still wanted. */
+/* Drops the texts of a job that has lost all of its records: the job was removed, and the core forgets it. While any
+ * record is left, the texts are still needed. */
 static void forget_last(Feed *feed, const char *name)
 {
     static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
@@ -147,11 +147,12 @@ static void remember(Feed *feed, const char *key, bool rewritten, const char *va
     if (feed->unseen)
         (void)json_object_del(feed->unseen, key); /* not there: a key that is new */
     if (!value) {
-        (void)json_object_del(feed->known, key); /* not there: never read */
+        (void)json_object_del(feed->known, key); /* fails if the key was never read */
         return;
     }
     json_t *text = rewritten ? json_stringn(value, n) : json_true();
-    (void)json_object_set_new(feed->known, key, text ? text : json_true()); /* keys are ASCII */
+    (void)json_object_set_new(feed->known, key,
+                              text ? text : json_true()); /* cannot fail: keys are ASCII */
 }
 
 bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
@@ -162,7 +163,8 @@ bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
     return node_knows(&record, feature);
 }
 
-/* Ids are ours. One with another byte would fit into no line of JSON, in which what is known and recorded is kept. */
+/* True when text is printable ASCII. An id with another byte would not fit into the JSON in which known keys and the
+ * journal are kept. */
 static bool is_ascii(const char *text)
 {
     while (*text >= ' ' && *text < 0x7f)
@@ -185,7 +187,7 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
     return (is_id ? is_ascii(ret->name) : name_is_valid(ret->name)) ? 0 : -EINVAL;
 }
 
-/* A job file that does not parse is a fact too: the job fails with the parser's words. */
+/* A job file that does not parse is an event, too: the job fails with the parser's error text. */
 static void read_job_file(Feed *feed, const char *key, const char *name)
 {
     const SpecRecord *spec = &feed->record.spec;
@@ -247,7 +249,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     }
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
-    /* Texts of a record that was read are UTF-8; a node that is not remembered has no features. */
+    /* The result is ignored: texts of a decoded record are UTF-8, and a node that is not stored has no features. */
     if (kind == KEY_NODES)
         (void)json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features));
     if (kinds[kind].is_put_back)
@@ -274,6 +276,6 @@ const char *feed_next_unseen(Feed *feed)
         return NULL;
     }
     (void)snprintf(feed->unseen_key, sizeof(feed->unseen_key), "%s", key);
-    (void)json_object_del(feed->unseen, key); /* it was there a line ago */
+    (void)json_object_del(feed->unseen, key); /* cannot fail: the key was found above */
     return feed->unseen_key;
 }

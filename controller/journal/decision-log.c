@@ -30,7 +30,7 @@ static void log_entry(const Speaker *s, LogLevel level, const char *message_id, 
     s->handler(&(LogLine){level, message_id, format, line}, s->userdata);
 }
 
-/* Leaves out a phase of the recovery whose length is not known. */
+/* Adds a phase of the recovery, unless its length is unknown. */
 static void add_phase(char *text, size_t size, const char *name, double sec)
 {
     size_t used = strlen(text);
@@ -59,7 +59,7 @@ static void log_incident(const Speaker *s, const IncidentRecord *i)
                   "LOST_STEPS=%lld",
                   i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node, i->rank,
                   (long long)i->step, (long long)i->lost_steps);
-    else if (i->replay_sec >= 0 && i->lost_steps > 0) /* known only after it was resolved */
+    else if (i->replay_sec >= 0 && i->lost_steps > 0) /* known only after the incident's end */
         log_entry(s, LOG_LEVEL_INFO, NULL,
                   "incident %s: %lld lost step%s trained again in %.3f s JOB=%s GENERATION=%lld",
                   i->id, (long long)i->lost_steps, i->lost_steps == 1 ? "" : "s", i->replay_sec,
@@ -88,7 +88,7 @@ static void log_cordon(const Speaker *s, const CordonRecord *record, int changed
                   words[c->mode], record->node, c->reason, record->node, c->strikes);
 }
 
-/* Says "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)", with as many nodes as fit on a line. */
+/* Logs "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)", with as many nodes as fit on a line. */
 static void log_places(const Speaker *s, const WorldRecord *world, const char *job)
 {
     char places[LINE_BYTES - 200] = "", slots[SLOTS_TEXT_MAX];

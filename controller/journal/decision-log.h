@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decision-log.h - a decision in words: the lines that the controller logs, one a transition, and that a
- * replay prints and compares.
+/* decision-log.h - a decision in words: the lines that the controller logs, one per transition, and that a replay
+ * prints and compares.
  *
- * Ownership: a line is the handler's until it returns.
+ * Ownership: a line is valid until the handler returns.
  * Units:     as the records; times in a line are seconds.
  * Errors:    none. A line that is too long is cut.
  * Threads:   any.
@@ -14,8 +14,8 @@
 
 typedef struct LogLine {
     LogLevel level;
-    const char *message_id;    /* of base/message-id.h; NULL: none */
-    const char *format, *text; /* as log_text() takes them */
+    const char *message_id;    /* from base/message-id.h; NULL: none */
+    const char *format, *text; /* as the arguments of log_text() */
 } LogLine;
 
 typedef void (*LogLineHandler)(const LogLine *line, void *userdata);

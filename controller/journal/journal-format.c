@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal-format.c - the lines of a journal that are more than an event: its head, its settings and the words of a
- * decision. One table serves writing and reading. */
+/* journal-format.c - the lines of a journal other than events: its head, its settings and the words of a decision.
+ * The same tables serve writing and reading. */
 #include "base/json/field-table.h"
 #include "cluster/keys.h"
 #include "controller/journal/decision-log.h"
@@ -32,7 +32,7 @@ static const Field config_numbers[] = {
     NARROW(ClusterConfig, incidents_kept, JSON_OPTIONAL, 1, 10000),
 };
 
-/* Padded; and the two texts. */
+/* Each number counts eight bytes, with its padding; the two texts are added. */
 _Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t) +
                                             sizeof(((ClusterConfig *)0)->admit) +
                                             sizeof(((ClusterConfig *)0)->prices),
@@ -58,9 +58,10 @@ json_t *journal_config_json(const ClusterConfig *config)
     json_t *object = numbers_json(config_numbers, ELEMENTSOF(config_numbers), config);
     if (config->admit[0])
         (void)json_object_set_new(object, "admit",
-                                  json_string(config->admit)); /* was JSON before */
+                                  json_string(config->admit)); /* cannot fail: it came from JSON */
     if (config->prices[0])
-        (void)json_object_set_new(object, "prices", json_string(config->prices)); /* likewise */
+        (void)json_object_set_new(object, "prices",
+                                  json_string(config->prices)); /* as above: from JSON */
     return object;
 }
 
@@ -89,7 +90,7 @@ json_t *journal_head_json(const JournalHead *head)
     if (line && (head->lost_events > 0 || head->lost_decisions > 0)) {
         (void)json_object_set_new(line, "lost_events", json_integer(head->lost_events));
         (void)json_object_set_new(line, "lost_decisions", json_integer(head->lost_decisions));
-    } /* else out of memory: the replay says nothing of them */
+    } /* otherwise out of memory: the replay then reports no lost lines */
     return line;
 }
 
@@ -107,10 +108,10 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_get_int(&r, "lost_decisions", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_decisions);
     JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);
     config_read(&config, &ret->config);
-    json_close(&config); /* its error is r's */
+    json_close(&config); /* r also holds its error */
     JsonReader limits = json_get_object(&r, "limits", JSON_REQUIRED);
     field_table_read(&limits, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);
-    json_close(&limits); /* likewise */
+    json_close(&limits); /* r also holds its error */
     if (!name_is_valid(ret->cluster))
         json_refuse(&r, "cluster", "\"%s\" is not a name", ret->cluster);
     ret->config.incidents_kept = MIN(ret->config.incidents_kept, ret->limits.incidents - 1);
@@ -121,7 +122,7 @@ static void add_journal_line(const LogLine *line, void *userdata)
 {
     json_t **lines = userdata;
     json_t *text = json_string(line->text);
-    if (!text) /* cut within a character */
+    if (!text) /* the line was cut within a character */
         text = json_string("(a line that is not UTF-8)");
     if (*lines && json_array_append_new(*lines, text) < 0) {
         json_decref(*lines);

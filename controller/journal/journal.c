@@ -2,7 +2,7 @@
 /* journal.c - see journal.h.
  *
  * `present` holds for each key that exists (and under "" for leadership) the place of its last line in the present
- * part, in the order of time. A new part begins with these lines; so every part has all of them. Lines that could
+ * part, in the order of time. A new part begins with these lines, so every part contains all of them. Lines that could
  * not be written are kept in memory. */
 #include "controller/journal/journal.h"
 
@@ -20,28 +20,29 @@
 #include <sys/stat.h>
 
 enum {
-    QUIESCENT_SEC = 60, /* time after a key has vanished in which a part is not calm */
+    QUIESCENT_SEC = 60, /* for this long after a key has vanished, a part is not quiescent */
     RETRY_SEC = 60,     /* pause after a failed write */
     SNAPSHOTS_MIN = 3,
-    PLACE_BITS = 24, /* a line is shorter than 16 MiB, which replay.c reads */
+    PLACE_BITS = 24, /* a line is shorter than 16 MiB, as replay.c requires */
 };
 
 struct Journal {
     char path[PATH_MAX], old_path[PATH_MAX + 8], new_path[PATH_MAX + 8];
     int fd;
-    bool broken; /* nothing is written until a new part has begun; tried at retry_usec */
+    bool broken; /* nothing is written until a new part has begun, which is tried at retry_usec */
     uint64_t retry_usec;
     JournalHead head;
     json_t *present;
     uint64_t soft_bytes, hard_bytes, max_bytes, n_bytes;
-    /* what is under way */
+    /* These fields show whether anything is under way. */
     int in_flight;
-    int64_t newest_id, forgotten_id; /* decisions: the newest, and the newest of an earlier term */
+    int64_t newest_id,
+        forgotten_id; /* ids of decisions: the newest, and the newest of an earlier term */
     int64_t written_revision, seen_revision;
     uint64_t vanished_usec;
 };
 
-/* Where a line lies: its offset, and its bytes with the end. */
+/* Where a line is in the part: its offset, and its length with the newline. */
 typedef struct Place {
     uint64_t offset, n_bytes;
 } Place;
@@ -57,16 +58,16 @@ static Place place_read(const json_t *json)
     return (Place){both >> PLACE_BITS, both & ((UINT64_C(1) << PLACE_BITS) - 1)};
 }
 
-/* Goes to the end of the part, which is n_bytes long. */
+/* Appends the line to the part, which is n_bytes long. */
 static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
 {
     _cleanup_free_ char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     if (!text)
-        return -EINVAL; /* a text that is not UTF-8 */
+        return -EINVAL; /* a text is not UTF-8 */
     size_t n = strlen(text);
     if (n >= UINT64_C(1) << PLACE_BITS)
         return -EFBIG;
-    text[n] = '\n'; /* over the NUL */
+    text[n] = '\n'; /* replaces the NUL */
     *ret = (Place){journal->n_bytes, n + 1};
     journal->n_bytes += n + 1;
     return fd_write_all(fd, text, n + 1);
@@ -94,7 +95,7 @@ static int copy_line(Journal *journal, int fd, Place from, Place *ret)
     return fd_write_all(fd, text, from.n_bytes);
 }
 
-/* Writes the present lines into the new part; ret gets their places by key. */
+/* Writes the present lines into the new part; ret gets their new places by key. */
 static int write_snapshot(Journal *journal, int fd, json_t *ret)
 {
     const char *key;
@@ -105,7 +106,7 @@ static int write_snapshot(Journal *journal, int fd, json_t *ret)
                                       : write_text(journal, fd, line, &place);
         if (r < 0)
             return r;
-        (void)json_object_set_new(ret, key, place_json(place)); /* a key of the same kind */
+        (void)json_object_set_new(ret, key, place_json(place)); /* cannot fail: a known key */
     }
     return 0;
 }
@@ -116,7 +117,7 @@ static bool is_quiescent(const Journal *journal, uint64_t now_usec)
            now_usec >= journal->vanished_usec + QUIESCENT_SEC * USEC_PER_SEC;
 }
 
-/* Sets the bounds of a part, larger than asked for if the records are many: a large cluster must not write
+/* Sets the bounds of a part, larger than requested if there are many records: a large cluster must not write
  * snapshots all the time. */
 static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
 {
@@ -144,7 +145,7 @@ static int write_part(Journal *journal, bool quiescent)
     }
     if (r < 0) {
         journal->n_bytes = n_bytes;
-        (void)unlink(journal->new_path); /* it is truncated next time, if it stays */
+        (void)unlink(journal->new_path); /* if this fails, the next try truncates the file */
         return r;
     }
     (void)fd_close(journal->fd);
@@ -159,8 +160,8 @@ static int write_part(Journal *journal, bool quiescent)
 
 static bool is_full(int r) { return r == -ENOSPC || r == -EDQUOT; }
 
-/* The part before the present one goes when another begins. On a full disk none can, so that it would stay for ever: it
- * goes first there. */
+/* The part before the present one is removed when another part begins. On a full disk no part can begin, so that the
+ * old part would stay for ever: there it is removed first. */
 static int begin_part(Journal *journal, bool quiescent)
 {
     int r = write_part(journal, quiescent);
@@ -174,7 +175,7 @@ static int begin_part(Journal *journal, bool quiescent)
     return write_part(journal, quiescent);
 }
 
-/* The file stays open: a new part needs the lines that it holds. */
+/* Stops writing until retry_usec. The file stays open: a new part needs the lines in it. */
 static void give_up(Journal *journal, uint64_t now_usec, int r)
 {
     if (!journal->broken)
@@ -184,7 +185,7 @@ static void give_up(Journal *journal, uint64_t now_usec, int r)
     journal->retry_usec = now_usec + RETRY_SEC * USEC_PER_SEC;
 }
 
-/* Sees to it, before an event is written, that there is a part and that it is not too large. */
+/* Ensures, before an event is written, that there is a part and that it is not too large. */
 static void make_ready(Journal *journal, uint64_t now_usec)
 {
     bool quiescent = is_quiescent(journal, now_usec), was_broken = journal->broken;
@@ -203,7 +204,7 @@ static void make_ready(Journal *journal, uint64_t now_usec)
 
 /* ---- lines ---- */
 
-/* Returns false if the line is not in the file: it counts as lost then. */
+/* Returns false if the line could not be written; the line then counts as lost. */
 static bool write_line(Journal *journal, const Event *event, json_t *line, int64_t *lost,
                        Place *ret)
 {
@@ -229,29 +230,29 @@ static json_t *stamped(json_t *line, const Event *event)
     return NULL;
 }
 
-/* Writes the line of a key, which is part of the state from now on. */
+/* Writes the line of an existing key, which is part of the state from now on. */
 static void write_state(Journal *journal, const Event *event, const char *key, json_t *line)
 {
     Place place;
     bool written = write_line(journal, event, line, &journal->head.lost_events, &place);
-    (void)json_object_del(journal->present, key); /* so that it goes to the end; may be new */
+    (void)json_object_del(journal->present, key); /* moves it to the end; fails if it is new */
     int r = written ? json_object_set_new(journal->present, key, place_json(place))
                     : json_object_set(journal->present, key, line);
     if (r < 0)
         log_warning("record: out of memory for %s; the next part lacks it", key);
 }
 
-/* Writes the line of a key that is gone. */
+/* Writes a line that leaves no state, such as that of a key that is gone. */
 static void write_end(Journal *journal, const Event *event, const char *key, json_t *line)
 {
     Place ignored;
     (void)write_line(journal, event, line, &journal->head.lost_events,
-                     &ignored);                   /* it is counted */
-    (void)json_object_del(journal->present, key); /* it may never have been there */
+                     &ignored);                   /* write_line() counts a lost line */
+    (void)json_object_del(journal->present, key); /* fails if the key was never there */
 }
 
-/* A value that no line can hold, with a zero or bytes that are not UTF-8, is not a record either. The text that is
- * written in its place ends with a character that keeps it unreadable. */
+/* A value with a zero byte, or with bytes that are not UTF-8, fits in no line of JSON, and is not a record either.
+ * The text that is written in its place ends with a character that keeps it unreadable. */
 static json_t *value_json(const char *value, size_t n_value)
 {
     json_t *whole = memchr(value, 0, n_value) ? NULL : json_stringn(value, n_value);
@@ -276,11 +277,11 @@ void journal_record_key(Journal *journal, const Event *event, const char *key, c
         value ? json_pack("{s:s, s:o, s:I}", "key", key, "value", value_json(value, n_value),
                           "revision", (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
-    if (line && event->kind == EVENT_SPEC && event->created) /* the queue's order */
+    if (line && event->kind == EVENT_SPEC && event->created) /* for the queue's order */
         json_object_set_new(line, "created", json_integer(event->created));
     if (line && event->lease && (event->kind == EVENT_NODE || event->kind == EVENT_RANKS))
         json_object_set_new(line, "lease",
-                            json_integer(event->lease)); /* a stranger's, or the node's */
+                            json_integer(event->lease)); /* the node's lease, or a stranger's */
     line = stamped(line, event);
     journal->seen_revision = MAX(journal->seen_revision, event->revision);
     if (value) {
@@ -317,7 +318,8 @@ void journal_record_event(Journal *journal, const Event *event)
         journal->in_flight -= event->id > journal->forgotten_id && journal->in_flight > 0;
         journal->written_revision = MAX(journal->written_revision, event->revision);
     } else if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED) {
-        journal->in_flight = 0; /* the core forgets them, too, whatever comes of them later */
+        journal->in_flight =
+            0; /* the core forgets its decisions, too, whatever their outcome will be */
         journal->forgotten_id = journal->newest_id;
     }
     if (event->kind == EVENT_LEADING)
@@ -336,7 +338,8 @@ void journal_record_decision(Journal *journal, const Event *event, const Decisio
     _cleanup_json_ json_t *line = json_pack("{s:I, s:s, s:o}", "decision", (json_int_t)decision->id,
                                             "job", decision->job, "does", journal_words(decision));
     line = stamped(line, event);
-    (void)write_line(journal, event, line, &journal->head.lost_decisions, &ignored); /* likewise */
+    /* The result is ignored: write_line() counts a lost line. */
+    (void)write_line(journal, event, line, &journal->head.lost_decisions, &ignored);
 }
 
 void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config)
@@ -347,12 +350,13 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
     journal->head.config = *config;
     _cleanup_json_ json_t *line = json_pack("{s:o}", "config", journal_config_json(config));
     line = stamped(line, event);
-    (void)write_line(journal, event, line, &journal->head.lost_events, &ignored); /* likewise */
+    /* The result is ignored: write_line() counts a lost line. */
+    (void)write_line(journal, event, line, &journal->head.lost_events, &ignored);
 }
 
 /* ---- open ---- */
 
-/* Ends a line that was cut when the last writer died, so that the head is a line of its own. */
+/* Ends a line that was cut when the last writer died, so that the head is on a line of its own. */
 static int end_cut_line(Journal *journal)
 {
     char last = '\n';
@@ -363,7 +367,7 @@ static int end_cut_line(Journal *journal)
     return fd_write_all(journal->fd, "\n", 1);
 }
 
-/* Opens the file and writes a head. A full disk does not keep the controller from starting; a wrong path does. */
+/* Opens the file and writes a head. A full disk does not prevent the controller's start; a wrong path does. */
 static int open_part(Journal *journal)
 {
     struct stat st;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* journal.h - every input event of the core and every decision, in a file that can be replayed.
  *
- * One JSON object a line, in the order in which the core saw them:
+ * One JSON object per line, in the order in which the core saw them:
  *   {"journal":1,"version":..,"cluster":..,"config":{..},"limits":{..},"snapshot":n,"calm":true}
  *                                        a core begins; the next n lines are its state.
- *                                        "lost_events":n and "lost_decisions":n: so many lines before it are in no part
- *   {"now":usec,"real":usec,"key":"/sdtrain/...","value":"...","revision":n}   value absent: gone
+ *                                        "lost_events":n and "lost_decisions":n: this many earlier lines are in no part
+ *   {"now":usec,"real":usec,"key":"/sdtrain/...","value":"...","revision":n}   no value: key gone
  *   {"now":..,"real":..,"leading":term} | {"deposed":true} | {"outcome":"done","id":n,"revision":n}
  *   {"now":..,"real":..,"tick":true}     decide now
  *   {"now":..,"real":..,"decision":n,"job":"..","does":["..",..]}   the answer to the line before
  *   {"now":..,"real":..,"config":{..}}   settings that were changed without a restart
- * "stalled":true marks an event before which the loop came late. Lines of a snapshot carry the times of their
+ * "stalled":true marks an event before which the loop was stalled. Lines of a snapshot carry the times of their
  * events, so that deadlines derived from these are kept.
  *
  * FILE is the present part, FILE.1 the one before. A part that has grown to a quarter of max_bytes ends when
@@ -22,8 +22,8 @@
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
  * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
- *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for the new part.
- *            Events and decisions that were not written meanwhile are counted; the log and the next head report them.
+ *            part is tried: recording must not stop the cluster. On a full disk FILE.1 is removed for the new part.
+ *            Events and decisions that could not be written are counted; the log and the next head report them.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -38,24 +38,24 @@ enum { JOURNAL_VERSION = 1 };
 
 typedef struct JournalHead {
     char cluster[CLUSTER_NAME_MAX + 1];
-    char version[32]; /* of the program that wrote it */
+    char version[32]; /* of the program that wrote the part */
     ClusterConfig config;
     ClusterLimits limits;
     int64_t n_snapshot;
     bool quiescent;                      /* nothing was under way when the snapshot was taken */
-    int64_t lost_events, lost_decisions; /* before this part: their lines could not be written */
+    int64_t lost_events, lost_decisions; /* earlier lines that could not be written */
 } JournalHead;
 
 typedef struct Journal Journal;
 
-/* Goes on with the file at path, or begins a new part if that is large. head describes the core. */
+/* Continues the file at path, or begins a new part if that file is large. head describes the core. */
 int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, Journal **ret,
                 Error *err);
 Journal *journal_free(Journal *journal);
 DEFINE_CLEANUP(Journal, journal_free)
 
-/* value NULL: the key is gone. One that no line can hold, with a zero or no UTF-8, is written as one that is as
- * unreadable. */
+/* value NULL: the key is gone. A value with a zero byte, or that is not UTF-8, is written as another value that is
+ * also unreadable. */
 void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value,
                         size_t n_value);
 void journal_record_event(Journal *journal, const Event *event);
@@ -65,12 +65,12 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
 
 /* ---- the format, for readers (journal-format.c) ---- */
 
-/* Reads a head line; limits that a replay could not hold are refused. Incidents that the settings would keep beyond
- * them (they were reloaded) are cut to the limit, as the core does. */
+/* Reads a head line; limits that are too large for a replay are refused. If the settings keep more incidents than
+ * the limits allow, after a reload, the number is cut to the limit, as in the core. */
 int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err);
 int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err);
-/* NULL when out of memory. */
+/* These return NULL when out of memory. */
 json_t *journal_head_json(const JournalHead *head);
 json_t *journal_config_json(const ClusterConfig *config);
-/* The lines of decision_log_lines() as an array of strings. */
+/* Returns the lines of decision_log_lines() as an array of strings. */
 json_t *journal_words(const Decision *decision);

@@ -16,7 +16,7 @@
 enum { LINE_BYTES_MAX = 16 << 20 };
 
 typedef struct Pair {
-    int64_t then, now; /* ids; then 0: free */
+    int64_t then, now; /* ids of the recorded and the present decision; then 0: free */
 } Pair;
 
 typedef struct Replay {
@@ -24,22 +24,22 @@ typedef struct Replay {
     size_t line;
     ReplayHandler handler;
     void *userdata;
-    /* the core, from a head on */
+    /* The core, which begins anew at each head. */
     JournalHead head;
     Feed *feed;
     void *memory;
     Cluster *cluster;
     Pair *pairs;
     size_t n_pairs;
-    int64_t n_snapshot; /* lines of the snapshot that are to come */
+    int64_t n_snapshot; /* lines of the snapshot that are still to come */
     Actions actions;
-    /* the present core's answer to the last event, until the next line shows the recorded one */
+    /* The present core's answer to the last event, until the next line shows the recorded answer. */
     int64_t now_id;
     json_t *now;
     char now_job[RECORD_JOB_MAX + 1];
-    json_t *last_extra; /* a decision that only the present core made, which is reported once */
+    json_t *last_extra; /* the last decision that only the present core made: it is reported once */
     uint64_t now_usec, real_usec;
-    size_t cut_line; /* of a line that cannot be read; 0: none */
+    size_t cut_line; /* number of a line that cannot be read; 0: none */
     Error cut_error;
 } Replay;
 
@@ -69,7 +69,7 @@ static int report(const Replay *x, ReplayReport r)
     return x->handler(&r, x->userdata);
 }
 
-/* Tells of a line that cannot be read, if there was one and its writer may have died there. */
+/* Reports the line that could not be read, if there is one, as cut: its writer may have died there. */
 static int report_cut(Replay *x)
 {
     if (!x->cut_line)
@@ -109,7 +109,7 @@ static void forget_now(Replay *x)
     x->now_id = 0;
 }
 
-/* Drops the present core's decision that the recorded core did not make: it may decide again later. */
+/* Drops the present core's decision, which the recorded core did not make: the core may decide again later. */
 static void release_now(Replay *x)
 {
     Event refused = {.kind = EVENT_OUTCOME,
@@ -132,7 +132,7 @@ static int settle_extra(Replay *x, bool at_end)
         r = report(x, (ReplayReport){.kind = REPLAY_DECISION,
                                      .job = x->now_job,
                                      .now = x->now,
-                                     .differs = !at_end}); /* the writer may have died there */
+                                     .differs = !at_end}); /* at the end the writer may have died */
     }
     release_now(x);
     return r;
@@ -169,7 +169,7 @@ static int take_head(Replay *x, json_t *line, const char *source, Error *err)
     free(x->pairs);
     json_decref(x->last_extra);
     x->last_extra = NULL;
-    x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1); /* one a job, and some that were deposed */
+    x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1); /* one per job, and some of earlier terms */
     x->pairs = memory_zeroed(x->n_pairs, sizeof(*x->pairs)); /* the head's limits are bounded */
     x->memory = memory_zeroed(1, cluster_bytes(&x->head.limits));
     x->feed = feed_new(x->head.cluster);
@@ -212,14 +212,14 @@ static void take_outcome(Replay *x, JsonReader *r, const char *outcome, Event *e
     (void)snprintf(ret_name, size, "decision %lld %s", (long long)id, outcome);
     Pair *pair = find_pair(x, id);
     if (r->r < 0 || !pair)
-        return; /* the present core did not make that decision: the time passes all the same */
+        return; /* the present core did not make that decision: only time passes */
     event->kind = EVENT_OUTCOME;
     event->outcome = (Outcome)which;
     event->id = pair->now;
     *pair = (Pair){0};
 }
 
-/* 1 an event, 0 one that the present version does not understand (err says why), or -errno. */
+/* Returns 1 for an event, 0 for an event that this version does not understand (err says why), or -errno. */
 static int read_event(Replay *x, json_t *line, const char *source, Event *event, char *ret_name,
                       size_t size, Error *err)
 {
@@ -265,7 +265,8 @@ static int take_event(Replay *x, json_t *line, const char *source, Error *err)
         x->n_snapshot--;
     }
     if (event.kind == EVENT_LEADING || event.kind == EVENT_DEPOSED)
-        memset(x->pairs, 0, x->n_pairs * sizeof(*x->pairs)); /* the core forgets them, too */
+        memset(x->pairs, 0,
+               x->n_pairs * sizeof(*x->pairs)); /* the core forgets its decisions, too */
     int said = report(x, (ReplayReport){.kind = REPLAY_EVENT,
                                         .event = name,
                                         .ignored = r == 0,
@@ -324,7 +325,8 @@ static int take_line(Replay *x, json_t *line, Error *err)
     return config ? take_config(x, config, source, err) : take_event(x, line, source, err);
 }
 
-/* Takes a line of the journal. The next line tells whether an unreadable one was cut when its writer died. */
+/* Processes a line of the journal. After an unreadable line, the next line shows whether it was cut when its writer
+ * died. */
 static int take_text(Replay *x, const char *text, size_t n, Error *err)
 {
     char source[512];

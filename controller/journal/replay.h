@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h - feeds a journal (journal.h) to the present core and compares its decisions with those recorded.
  *
- * The recorded events are fed whatever the core answers, so after a difference it goes on with the effects of
- * the old decision, not of its own.
+ * The recorded events are fed whatever the core answers, so after a difference the present core continues with the
+ * effects of the recorded decision, not of its own.
  *
  * Ownership: a report belongs to journal_replay() and is valid until the handler returns.
  * Units:     real_usec is CLOCK_REALTIME of the controller that recorded.
@@ -17,7 +17,7 @@
 typedef enum ReplayKind {
     REPLAY_HEAD,     /* a controller started, or a new part begins */
     REPLAY_EVENT,    /* an event was fed */
-    REPLAY_DECISION, /* the core decided: then, now, or both */
+    REPLAY_DECISION, /* the recorded core, the present core, or both have decided */
     REPLAY_CUT,      /* the line was cut when its writer died */
 } ReplayKind;
 
@@ -25,12 +25,12 @@ typedef struct ReplayReport {
     ReplayKind kind;
     size_t line;
     uint64_t real_usec;
-    const JournalHead *head; /* HEAD */
-    const char *event;       /* EVENT: "nodes/n1 gone", "tick", "leading, term 7" */
-    bool ignored;            /* EVENT: the present version cannot read the record */
-    const char *text;        /* EVENT, if ignored: why */
-    const char *job;         /* DECISION; empty: about the cluster */
-    json_t *then, *now;      /* DECISION: arrays of its lines in words; NULL: no decision */
+    const JournalHead *head; /* of REPLAY_HEAD */
+    const char *event;       /* of REPLAY_EVENT: "nodes/n1 gone", "tick", "leading, term 7" */
+    bool ignored;            /* of REPLAY_EVENT: this version cannot read the record */
+    const char *text;        /* of REPLAY_EVENT, if ignored: the reason */
+    const char *job;         /* of REPLAY_DECISION; empty: about the cluster */
+    json_t *then, *now; /* of REPLAY_DECISION: arrays of its lines in words; NULL: no decision */
     bool differs;
 } ReplayReport;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* execute.c - see execute.h. No policy here: every guard and every write is named by the decision.
+/* execute.c - see execute.h. No policy here: the decision names every guard and every write.
  */
 #include "controller/leader/execute.h"
 
@@ -30,7 +30,7 @@ static Draft *draft_free(Draft *draft)
     if (!draft)
         return NULL;
     for (size_t i = 0; i < draft->n_values; i++)
-        secret_free(draft->values[i]); /* one may be a world's secret */
+        secret_free(draft->values[i]); /* a value may be a world's secret */
     free(draft);
     return NULL;
 }
@@ -63,7 +63,7 @@ static void add_op(Draft *d, EtcdOpKind kind, const char *key, const char *value
     d->ops[d->n_ops++] = (EtcdOp){.kind = kind, .key = key, .value = value};
 }
 
-/* Takes the value. */
+/* Adds a put to the draft, which then owns the value. */
 static void put(Draft *d, const char *key, char *value)
 {
     assert(d->n_values < OPS_MAX);
@@ -93,9 +93,9 @@ static bool all_know_secrets(const Feed *feed, const WorldRecord *world)
     return true;
 }
 
-/* Draws the secret here and not in the core, which is pure, and whose every word is recorded. A world of one rank meets
- * nobody, and one node that does not know secrets could not join the others: such a world gets none, and the secret of
- * the world before is deleted. */
+/* Draws the secret here and not in the core, because the core is pure and everything in a decision is recorded. A
+ * world of one rank joins no other rank, and a node that does not know secrets could not join the others: such a
+ * world gets no secret, and the secret of the world before is deleted. */
 static int put_secret(Draft *draft, const Decision *d)
 {
     const char *key = key_for(draft, KEY_SECRETS, d->job);
@@ -118,7 +118,7 @@ static int put_job(Draft *draft, const Decision *d)
 {
     const Feed *feed = draft->target->feed;
     int r = 0;
-    if (d->put_world) { /* a new one each time: nothing of the old is kept */
+    if (d->put_world) { /* written anew: nothing of the old text is kept */
         put(draft, key_for(draft, KEY_WORLDS, d->job), world_record_encode(&d->world, NULL));
         if (!rights_leave_out(draft->target->rights, KEY_SECRETS))
             r = put_secret(draft, d);
@@ -131,7 +131,7 @@ static int put_job(Draft *draft, const Decision *d)
         const char *key = key_for(draft, KEY_DESIRED, d->job);
         put(draft, key, desired_record_encode(&d->desired, feed_last(feed, key)));
     }
-    if (d->put_spec) { /* as it was, byte by byte */
+    if (d->put_spec) { /* the old text, byte by byte */
         const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_last(feed, key);
         if (!text)
             return -ENOENT;

@@ -18,11 +18,11 @@ typedef struct Target {
     const Feed *feed;                  /* has the old texts, whose unknown fields are kept */
     const char *cluster;               /* the cluster's name */
     const char *leader_key;            /* the election key; the term is its create revision */
-    const Rights *rights;              /* kinds to leave out; NULL: none */
-    bool (*draw)(void *ret, size_t n); /* fills in random bytes; false: there are none now */
+    const Rights *rights;              /* kinds of keys to leave out; NULL: none */
+    bool (*draw)(void *ret, size_t n); /* fills in n random bytes; false: none are available */
 } Target;
 
 int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,
             EtcdCall **ret, Error *err);
-/* A fault point such as "decide.world.before", where a test kills the leader or loses an answer. */
+/* Visits a fault point such as "decide.world.before", where a test kills the leader or loses an answer. */
 int execute_fault(const Decision *decision, const char *when);

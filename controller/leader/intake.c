@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* intake.c - what comes in: records of the cluster, time, and what the core answers.
+/* intake.c - the Leader's input: records of the cluster, time, and the core's answers.
  *
- * Records come through one watch, and through a read of everything after a transaction whose outcome is not known.
- * Each becomes an event, and all that need the event receive it in one order (notify_everybody()). */
+ * Records come through one watch, and through a read of all records after a transaction whose outcome is unknown.
+ * Each record becomes an event, and all modules that need the event receive it in one order (notify_everybody()). */
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/keys.h"
@@ -12,7 +12,7 @@
 
 enum {
     STALL_MSEC = 250,
-    GATHER_MSEC = 5, /* between two decisions when records come in numbers */
+    GATHER_MSEC = 5, /* between two decisions when many records change */
     ROOM_SEC = 1,
 };
 
@@ -29,7 +29,7 @@ void arm_timer(Leader *l, uint64_t wake_usec)
     if (r >= 0)
         r = sd_event_source_set_enabled(l->timer, wake_usec == USEC_INFINITY ? SD_EVENT_OFF
                                                                              : SD_EVENT_ONESHOT);
-    assert(r >= 0); /* a live source takes any time */
+    assert(r >= 0); /* cannot fail: a live event source accepts any time */
 }
 
 void stamp_event(Leader *l, Event *event)
@@ -49,12 +49,12 @@ static void log_dropped(Leader *l)
     l->dropped = dropped;
 }
 
-/* Passes an event to all that need it, in the order that each of them counts on:
+/* Passes an event to all that need it, in the order that each of them relies on:
  *   journal        first, so that an event on which the core dies is the last line of the record;
  *   record_read()  next: metrics compare a record with what the core still knows of it;
  *   core           then; its answer is returned;
  *   observed()     last: a sender notifies of the incidents that the core now knows.
- * key NULL: the event is not a record's, and there is nothing to compare. */
+ * key NULL: the event carries no record, so there is nothing to compare. */
 static void notify_everybody(Leader *l, const Event *event, const char *key, const char *value,
                              size_t n, Actions *ret)
 {
@@ -67,7 +67,7 @@ static void notify_everybody(Leader *l, const Event *event, const char *key, con
     l->events.observed(l->events.userdata, event);
 }
 
-/* Feeds one event and lets the core decide until it comes to rest. */
+/* Feeds one event, then lets the core decide until there is nothing more to decide. */
 static void step(Leader *l, Event *event, const char *key, const char *value, size_t n)
 {
     Actions *actions = l->actions;
@@ -120,8 +120,8 @@ void end_without_timer(Leader *l, int r)
     notify_end(l, r);
 }
 
-/* Records have changed. A thousand nodes that report at once are looked at together, a single change
- * without delay. */
+/* Lets the core decide about changed records. The reports of a thousand nodes at once are decided together, a single
+ * change without delay. */
 static void tick_soon(Leader *l)
 {
     uint64_t next = l->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
@@ -137,7 +137,8 @@ static void tick_soon(Leader *l)
 
 /* ---- records ---- */
 
-/* value NULL: the key is gone. False for a record that the core does not need, or that cannot be read. */
+/* Makes an event of a key; value NULL: the key is gone. Returns false for a key that the core does not need, or that
+ * is malformed. */
 static bool read_record(Leader *l, const char *key, const char *value, size_t n, int64_t created,
                         int64_t lease, int64_t revision, Event *ret)
 {
@@ -179,7 +180,7 @@ void leader_note_record(Leader *l, const char *key, const char *value, size_t n,
 
 void feed_all(Leader *l, const EtcdRange *range)
 {
-    assert(range->revision >= l->read_revision); /* the caller passes over older reads */
+    assert(range->revision >= l->read_revision); /* the caller skips older reads */
     l->read_revision = range->revision;
     feed_mark(l->feed);
     for (size_t i = 0; i < range->n_kvs; i++)
@@ -193,7 +194,7 @@ void feed_all(Leader *l, const EtcdRange *range)
 static void on_room_read(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     Leader *l = userdata;
-    l->room_call = NULL; /* it frees itself */
+    l->room_call = NULL; /* the call frees itself */
     if (r < 0) {
         log_warning("cannot read what did not fit: %s", err->text);
         read_what_did_not_fit(l);
@@ -216,7 +217,7 @@ static int on_room_timer(_unused_ sd_event_source *source, _unused_ uint64_t use
     return 0;
 }
 
-/* Reads after a while, not at once: where jobs come and go in numbers, one read serves many. */
+/* Reads the records again after a second, not at once: if many jobs come and go, one read serves for all. */
 static void read_what_did_not_fit(Leader *l)
 {
     if (l->room_timer || l->room_call)
@@ -229,12 +230,13 @@ static void read_what_did_not_fit(Leader *l)
 
 /* ---- the watch ---- */
 
-/* The watch has listed: a key that only a read of ours had shown, and that is not there any more, is gone. */
+/* Called after the watch has listed all keys: a key that only a separate read had shown, and that no longer exists,
+ * is gone. */
 static void forget_unlisted(Leader *l, int64_t revision)
 {
     l->n_lists = etcd_watch_lists(l->watch);
     if (l->read_revision == 0 || revision < l->read_revision)
-        return; /* only lists were read, or the stream has still to bring the rest */
+        return; /* only lists were read, or the stream must still bring the rest */
     feed_mark(l->feed);
     const char *key;
     while ((key = feed_next_unseen(l->feed)))
@@ -242,8 +244,8 @@ static void forget_unlisted(Leader *l, int64_t revision)
             feed_key(l, key, NULL, 0, 0, 0, revision);
 }
 
-/* Notes the controllers that stand for election, in the watch's order: a read beside the watch would miss one that came
- * and went. */
+/* Notes the controllers in the election in the watch's order: a read beside the watch would miss a controller that
+ * appeared and vanished. */
 static void note_leader(Leader *l, const EtcdKeyValue *kv, bool put)
 {
     KeyKind kind;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leader.c - see leader.h. Makes the parts of a Leader and hands them to each other.
+/* leader.c - see leader.h. Makes the parts of a Leader and connects them.
  *
- * Records come in through one watch (intake.c), decisions go out through execute() (transactions.c), and nothing else
- * happens in the shell: whatever is decided is decided by cluster_step(). */
+ * Records come in through one watch (intake.c), and decisions go out through execute() (transactions.c). The shell
+ * does nothing else: cluster_step() makes every decision. */
 #include "controller/leader/leader.h"
 
 #include "base/log.h"
@@ -11,7 +11,7 @@
 #include "cluster/keys.h"
 #include "controller/leader/leader-internal.h"
 
-/* Ends the Leader: all that it knows, remembers and would write belongs to a history that is gone. */
+/* Ends the Leader: all that it knows, and all that it would write, belongs to a history that no longer exists. */
 static void on_other_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {
     log_event(LOG_LEVEL_ERROR, MESSAGE_HISTORY,
@@ -45,13 +45,13 @@ static int add_timers(Leader *l)
 {
     sd_event *event = l->needs.event;
     int r = sd_event_add_time(event, &l->timer, CLOCK_BOOTTIME, 0, 1000, on_gather, l);
-    if (r >= 0) /* what etcd has to say comes first */
+    if (r >= 0) /* events from etcd come first */
         r = sd_event_source_set_priority(l->timer, SD_EVENT_PRIORITY_NORMAL + 10);
     if (r >= 0)
         r = sd_event_source_set_enabled(l->timer, SD_EVENT_OFF);
     if (r >= 0)
         r = sd_event_add_time(event, &l->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gather, l);
-    if (r >= 0) /* not behind a flood of records */
+    if (r >= 0) /* must not wait behind a flood of records */
         r = sd_event_source_set_priority(l->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
     if (r >= 0)
         r = sd_event_source_set_enabled(l->gather_timer, SD_EVENT_OFF);
@@ -120,8 +120,8 @@ void leader_configure(Leader *l, const LeaderSettings *settings)
     journal_record_config(l->needs.journal, &event, &l->settings.core);
     tick(l);
     succession_overrule(&l->succession);
-    introduce(l);         /* what it says of itself holds some of them */
-    (void)try_to_lead(l); /* or not: either is good */
+    introduce(l);         /* the record contains some of the settings */
+    (void)try_to_lead(l); /* the result does not matter */
 }
 
 LeaderView leader_view(const Leader *l)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leadership.c - when this candidate decides, and how it ceases to.
+/* leadership.c - when this candidate decides, and how it stops deciding.
  *
- * The election says who is first in the line (elected). Whether the first one decides (term) is another question:
- * succession.h says when it must not yet. */
+ * The election determines which controller is first in the line (elected). The first one need not decide at once
+ * (term): succession.h describes when it must still wait. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/message-id.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { LEAVE_SEC = 2, PROOF_LEASES = 3 /* that a leader has to live to have shown that it can */ };
+enum { LEAVE_SEC = 2, PROOF_LEASES = 3 /* a leader that lives this long has shown that it can */ };
 
 static void notify_view(Leader *l) { l->events.view_changed(l->events.userdata); }
 
-/* ---- what this candidate says of itself ---- */
+/* ---- this candidate's record ---- */
 
 char *leader_text(const Leader *l, LeaderState state)
 {
@@ -29,7 +29,7 @@ char *leader_text(const Leader *l, LeaderState state)
 void introduce(Leader *l)
 {
     if (!l->election)
-        return; /* it begins with what is known by then */
+        return; /* the election begins with the record as it is then */
     _cleanup_free_ char *text = leader_text(l, LEADER_UP);
     etcd_election_change(l->election, text);
 }
@@ -76,14 +76,15 @@ static void log_death(const LeaderDeath *death, char *ret, size_t size)
     char at[32];
     const time_t sec = (time_t)(death->at_usec / USEC_PER_SEC);
     struct tm utc;
-    (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&sec, &utc)); /* it fits */
+    (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ",
+                   gmtime_r(&sec, &utc)); /* the buffer is large enough */
     (void)snprintf(ret, size, "%.64s at %s (%s%.160s)", death->name, at,
                    death->journal[0] ? "journal " : "no journal", death->journal);
 }
 
 static int on_still_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    (void)try_to_lead(userdata); /* or not: either is good */
+    (void)try_to_lead(userdata); /* the result does not matter */
     return 0;
 }
 
@@ -103,7 +104,7 @@ static void stand_still(Leader *l)
         s->deaths, text[0], text[1][0] ? ", then " : "", text[1],
         (unsigned long long)((succession_still_until(s) - clock_boottime_usec()) / USEC_PER_SEC),
         (long long)l->elected);
-    on_rights_changed(l); /* the same record says that it stands still */
+    on_rights_changed(l); /* the record then shows the standstill */
     notify_view(l);
     l->still_timer = sd_event_source_disable_unref(l->still_timer);
     int r = sd_event_add_time(l->needs.event, &l->still_timer, CLOCK_BOOTTIME,
@@ -121,7 +122,7 @@ bool try_to_lead(Leader *l)
     case SUCCESSION_WAIT:
         break;
     case SUCCESSION_INTRODUCE:
-        on_rights_changed(l); /* the watch shows the record, and this is asked again */
+        on_rights_changed(l); /* when the watch shows the record, this function runs again */
         break;
     case SUCCESSION_STAND_STILL:
         stand_still(l);
@@ -151,7 +152,7 @@ void on_election(bool leading, const char *key, int64_t term, void *userdata)
         assert(term > 0 && !l->term);
         l->elected = term;
         (void)snprintf(l->leader_key, sizeof(l->leader_key), "%s", key);
-        (void)try_to_lead(l); /* else later: the watch is not there yet, or has not come so far */
+        (void)try_to_lead(l); /* otherwise later, when the watch has listed all records */
         return;
     }
     const int64_t old = l->term;
@@ -207,7 +208,7 @@ static void give_up_lease(Leader *l)
         notify_end(l, 0); /* no lease, nothing to give up */
 }
 
-/* Whether it was written or not: the next leader counts a death, at worst. */
+/* Gives up the lease, whether or not the record was written: at worst the next leader counts a death. */
 static void on_leave_written(_unused_ int r, _unused_ const Error *err,
                              _unused_ const EtcdTxnResult *result, void *userdata)
 {
@@ -216,7 +217,7 @@ static void on_leave_written(_unused_ int r, _unused_ const Error *err,
     give_up_lease(l);
 }
 
-/* The next leader shall not take it for a death. */
+/* Writes that this controller leaves, so that the next leader does not count a death. */
 static int write_leave(Leader *l)
 {
     _cleanup_free_ char *text = leader_text(l, LEADER_LEFT);
@@ -237,7 +238,7 @@ void leader_leave(Leader *l)
     int r = sd_event_add_time_relative(l->needs.event, &l->leave_timer, CLOCK_BOOTTIME,
                                        LEAVE_SEC * USEC_PER_SEC, 0, on_leave_timer, l);
     if (r < 0)
-        notify_end(l, 0); /* its lease ends by itself */
+        notify_end(l, 0); /* the lease ends by itself */
     else if (!l->elected || write_leave(l) < 0)
         give_up_lease(l);
 }

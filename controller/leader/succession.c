@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only leaders and operators write these records: while nobody leads, they change by hand or not at all. */
+/* True for records that only leaders and operators write: without a leader, only an operator changes them. */
 static bool counts(KeyKind kind)
 {
     switch (kind) {
@@ -24,7 +24,7 @@ static bool counts(KeyKind kind)
     }
 }
 
-/* A record's integer has 63 bits. */
+/* Returns the sum as a record can hold it: an integer of a record has 63 bits. */
 static int64_t told(uint64_t records) { return (int64_t)(records >> 1); }
 
 void succession_clear(Succession *s)
@@ -49,7 +49,7 @@ void succession_note_record(Succession *s, KeyKind kind, const char *key, const 
     const uint64_t hash = hash64_bytes(value, n_value, hash64_bytes(key, strlen(key), 0));
     s->records += hash;
     (void)json_object_set_new(s->hashes, key,
-                              json_integer((json_int_t)hash)); /* it aborts before it fails */
+                              json_integer((json_int_t)hash)); /* cannot fail, only abort */
 }
 
 /* ---- who stands for election ---- */
@@ -91,10 +91,10 @@ static void put_successor(Succession *s, const char *key, const char *value, siz
     one->term = term;
     leader_record_clear(&one->record);
     if (leader_record_decode(key, value, n_value, &one->record, &ignored) < 0)
-        one->record = (LeaderRecord){0}; /* of a program that tells nothing */
+        one->record = (LeaderRecord){0}; /* its program reports nothing of deaths */
 }
 
-/* Keeps the newest deaths that a record tells of, and leaves room for so many more. */
+/* Keeps the newest deaths that a record lists, and leaves room for `room` more. */
 static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
 {
     const size_t n = MIN(r->n_before, LEADER_DEATHS_MAX - room);
@@ -102,7 +102,7 @@ static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
     s->n_last = n;
 }
 
-/* The key of the controller that was first is gone. */
+/* Handles the end of the first controller, whose key is gone. */
 static void note_end(Succession *s, const LeaderRecord *r, uint64_t real_usec)
 {
     if (r->state != LEADER_UP) { /* it left in order, or its version does not say when it leaves */
@@ -177,7 +177,7 @@ SuccessionAnswer succession_query(Succession *s, const char *key, uint64_t base_
     if (s->tells && own->record.still_until_usec == 0 && own->record.deaths == s->deaths &&
         own->record.records == s->told_records)
         return SUCCESSION_LEAD;
-    s->still_until_usec = now_usec; /* it is over, for good */
+    s->still_until_usec = now_usec; /* the standstill is over, for good */
     s->tells = true;
     s->told_records = told(s->records);
     return SUCCESSION_INTRODUCE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transactions.c - decisions under way.
  *
- * A decision is one guarded transaction. When it was refused, or nobody knows what became of it, everything is read
- * and fed again before the core hears of the outcome. */
+ * A decision is one guarded transaction. If it was refused, or its outcome is unknown, all records are read and fed
+ * again before the core learns the outcome. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ Pending *pending_free(Pending *p)
 {
     Pending **at = &p->leader->pending;
     while (*at != p) {
-        assert(*at); /* it is in the list as long as it lives */
+        assert(*at); /* it is in the list as long as it exists */
         at = &(*at)->next;
     }
     *at = p->next;
@@ -61,7 +61,7 @@ static int on_again(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
-/* Later after more refusals, so that a fault does not spin. */
+/* The pause grows with the number of refusals, so that a lasting fault causes no busy loop. */
 static void read_again_later(Pending *p)
 {
     Leader *l = p->leader;
@@ -74,8 +74,8 @@ static void read_again_later(Pending *p)
         end_without_timer(l, r);
 }
 
-/* The election key must still be what the decision was guarded by. A list that is older than the
- * term says nothing about it. */
+/* True when the election key still has the create revision that guarded the decision. A list that is older than the
+ * term cannot show this. */
 static bool still_leads(const Leader *l, const EtcdRange *range)
 {
     if (range->revision < l->term)
@@ -90,7 +90,7 @@ static void on_keys(int r, const Error *err, const EtcdRange *range, void *userd
 {
     Pending *p = userdata;
     Leader *l = p->leader;
-    p->call = NULL; /* it frees itself */
+    p->call = NULL; /* the call frees itself */
     if (r < 0) {
         log_warning("cannot read the cluster again: %s", err->text);
         read_again_later(p);
@@ -118,7 +118,7 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
     Pending *p = userdata;
     Leader *l = p->leader;
     Error lost = ERROR_INIT;
-    p->call = NULL; /* it frees itself */
+    p->call = NULL; /* the call frees itself */
     int struck = r == 0 && result->succeeded ? execute_fault(&p->decision, "after") : 0;
     if (struck < 0) {
         r = error_errno(&lost, struck, "the answer was lost");

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-enum { TICKS_A_LOOK = 5 }; /* ten seconds */
+enum { TICKS_A_LOOK = 5 }; /* ticks of two seconds between two requests */
 
-/* The features that a leader can do without. The other kinds hang together, and each role has had them since the first
- * version. A kind of a later version has its line here, and execute() checks its right. */
+/* The features that a leader can do without. The other kinds depend on each other, and every role has had them since
+ * the first version. A kind of a later version gets a line here, and execute() checks its right. */
 static const char *const without[KEY_KINDS] = {
     [KEY_SECRETS] = "worlds get no secret, so that their ranks prove nothing to each other",
     [KEY_ALERTS] = "nobody is paged, since what was told could not be noted",
@@ -20,7 +20,7 @@ static bool is_written(int kind)
     switch (kind) {
     case KEY_NODES:
     case KEY_HEALTH:
-    case KEY_ASKS: /* between sdctl and nodes */
+    case KEY_ASKS: /* passes between sdctl and nodes */
     case KEY_LINES:
         return false;
     default:
@@ -35,7 +35,7 @@ bool rights_leave_out(const Rights *rights, KeyKind kind)
     return rights && without[kind] && !rights->may[kind];
 }
 
-/* Lists the denied kinds in rights->lacks and notifies the Leader: a user of sdctl shall not have to look for the
+/* Lists the denied kinds in rights->lacks and notifies the Leader, so that a user of sdctl need not search the
  * leader's log. */
 static void introduce(Rights *rights)
 {
@@ -56,9 +56,9 @@ static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *res
     const RightsQuestion *q = userdata;
     Rights *rights = q->rights;
     const KeyKind kind = q->kind;
-    rights->questions[kind].call = NULL; /* it frees itself */
+    rights->questions[kind].call = NULL; /* the call frees itself */
     if (r < 0 && r != -EACCES)
-        return; /* nobody knows, and it is asked again */
+        return; /* unknown: requested again later */
     const bool before = rights->denied[kind], denied = r < 0;
     rights->may[kind] = !denied;
     rights->denied[kind] = denied;
@@ -88,7 +88,8 @@ static void request_rights(Rights *rights, bool again)
             continue;
         *q = (RightsQuestion){.rights = rights, .kind = (KeyKind)kind};
         (void)key_of(rights->cluster, q->kind, ".rights", key); /* no job has that name */
-        (void)etcd_request_rights(rights->etcd, key, on_answer, q, &q->call); /* else asked again */
+        /* A request that fails is made again later. */
+        (void)etcd_request_rights(rights->etcd, key, on_answer, q, &q->call);
     }
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fleet.c - sdcontroller under a fleet: nodes that are only records, leases and watches, on a real
- * etcd, run one job and write of it as sdtraind would; some fail, leave and return.
+/* bench-fleet.c - sdcontroller under a fleet: nodes that consist only of records, leases and watches, on a real etcd,
+ * run one job and write the records that sdtraind would; some fail, leave and return.
  *
  *     bench-fleet [NODES [SLOTS [SECONDS [VIEWERS]]]]     1000 nodes of 8 slots, 20 s of quiet by default
  *
- * With VIEWERS the controller serves its live page, and so many (0 is a number, too) look at it all the time.
- * BENCH_FLEET_DEAF in the environment: nodes watch nothing, so that etcd and this program do not tell a world to a
- * thousand watches while they are to show it here.
+ * With VIEWERS the controller serves its live page, and that many viewers (also 0) follow it all the time. With
+ * BENCH_FLEET_DEAF in the environment nodes watch nothing, so that etcd need not send a world to a thousand watches
+ * while this program measures.
  *
- * Prints one JSON line a figure. The times are between two events of one watch, so what etcd needs
- * to tell of both is not in them, and what it needs to write the new world is. */
+ * Prints one JSON line per figure. A time is between two events of one watch: it includes etcd's write of the new
+ * world, but not the time in which etcd reports both events. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -34,10 +34,10 @@ enum {
     WAIT_SEC = 300,
     DEATHS = 5,
     LOSSES = 3,
-    AT_ONCE = 30, /* of 1000: a rack */
+    AT_ONCE = 30, /* of 1000 nodes: a rack */
     COMMIT_EACH_SEC = 10,
     ERRORS_MAX = 10000,
-    REST_SEC = 2, /* until everybody has read what was written */
+    REST_SEC = 2, /* until all programs have read what was written */
     NODES_PER_CLIENT = 32,
 };
 
@@ -53,9 +53,9 @@ typedef struct FakeNode {
     EtcdLease *lease;
     int64_t lease_id;
     uint64_t incarnation;
-    int64_t generation; /* whose ranks it runs; 0: none */
+    int64_t generation; /* generation whose ranks the node runs; 0: none */
     int first_rank, n_ranks;
-    RankState state; /* of its ranks */
+    RankState state; /* state of its ranks */
     EtcdWatch *watches[ELEMENTSOF(watched)], *own;
 } FakeNode;
 
@@ -77,25 +77,25 @@ struct Fleet {
     int n_nodes, n_slots;
     STAILQ_HEAD(, Write) writes;
     int in_flight, n_errors;
-    bool paused; /* etcd is too busy */
-    /* the job, as the watch shows it */
+    bool paused; /* no writes: etcd is too busy */
+    /* The job, as the watch shows it. */
     WorldRecord world;
     int64_t world_revision, n_records, written_bytes;
     PhaseRecord phase;
-    uint64_t world_usec; /* when its record was seen */
+    uint64_t world_usec; /* when the world's record was seen */
     uint64_t go_usec;
-    char awaited_key[KEY_MAX]; /* when its next event was seen: */
+    char awaited_key[KEY_MAX]; /* awaited_usec: when the next event of this key was seen */
     uint64_t awaited_usec;
-    bool awaits_loss; /* of any node; their leases do not run out at one moment */
-    int n_viewers;    /* -1: there is no page */
-    char page[160];   /* the leader's */
+    bool awaits_loss; /* any lost node counts; leases do not end at one moment */
+    int n_viewers;    /* number of viewers; -1: there is no page */
+    char page[160];   /* address of the leader's page */
     TestingViewers *viewers;
     CheckpointsRecord checkpoints;
-    /* how the world's record comes to all nodes */
+    /* How the world's record reaches all nodes. */
     Etcd *clients[NODES_MAX / NODES_PER_CLIENT + 1];
     int64_t told_revision, told_bytes;
     int n_told;
-    uint64_t told_usec; /* when the last had it */
+    uint64_t told_usec; /* when the last node received it */
 };
 
 static void give_up(const char *what)
@@ -122,8 +122,7 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 {
     Write *w = userdata;
     Fleet *f = w->fleet;
-    if (r < 0 &&
-        !strstr(err->text, "lease not found")) { /* those are put again with the next one */
+    if (r < 0 && !strstr(err->text, "lease not found")) { /* put again with the next lease */
         if (++f->n_errors > ERRORS_MAX)
             give_up(err->text);
         STAILQ_INSERT_HEAD(&f->writes, w, next);
@@ -187,7 +186,7 @@ static void post_node(FakeNode *n)
     POST(n->fleet, node_record, &record, key_of("fleet", KEY_NODES, n->name, key), n->lease_id);
 }
 
-/* An exit_code that is not 0 is only the first rank's. */
+/* exit_code, if not 0, is that of the first rank only. */
 static void post_ranks(FakeNode *n, RankState state, int exit_code)
 {
     char key[KEY_MAX];
@@ -233,11 +232,11 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
         return;
     n->lease_id = lease;
     post_node(n);
-    if (n->generation) /* the machine was too busy to renew it: a daemon does the same then */
+    if (n->generation) /* the lease was lost: a daemon also puts its ranks again */
         post_ranks(n, n->state, 0);
 }
 
-/* The node's ranks of the last world have ended; those of this one, if any, are ready. */
+/* Ends the node's ranks of the last world, and makes its ranks of this world, if any, ready. */
 static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ranks)
 {
     if (n->generation && !generation && n->lease_id)
@@ -247,7 +246,7 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
     n->n_ranks = n_ranks;
     n->state = RANK_READY;
     if (!n->lease_id)
-        return; /* later, once it has a lease */
+        return; /* later, once the node has a lease */
     post_node(n);
     if (generation)
         post_ranks(n, RANK_READY, 0);
@@ -255,7 +254,7 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
 
 static bool is_deaf(void) { return getenv("BENCH_FLEET_DEAF") != NULL; }
 
-/* A daemon decodes it, too; here one process is all nodes, so it only counts. */
+/* Counts what a watch of the node receives. A daemon would also decode it, but here one process is all nodes. */
 static void on_node_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                           bool initial, void *userdata)
 {
@@ -307,7 +306,7 @@ static void node_up(FakeNode *n)
         give_up("cannot ask for a lease");
 }
 
-/* Silences the node: its keys go when its lease has run out. */
+/* Silences the node: its keys vanish when its lease has run out. */
 static void node_lose(FakeNode *n)
 {
     n->lease = etcd_lease_free(n->lease);
@@ -318,7 +317,7 @@ static void node_lose(FakeNode *n)
 
 static FakeNode *find_node(Fleet *f, const char *name)
 {
-    int i = atoi(name + 1); /* "n0042" */
+    int i = atoi(name + 1); /* name is "n0042" */
     return i >= 0 && i < f->n_nodes ? &f->nodes[i] : NULL;
 }
 
@@ -422,7 +421,7 @@ static int on_second(sd_event_source *source, _unused_ uint64_t usec, void *user
     Fleet *f = userdata;
     char key[KEY_MAX];
     const uint64_t now = clock_boottime_usec();
-    (void)sd_event_source_set_time(source, now + USEC_PER_SEC); /* a live source takes any time */
+    (void)sd_event_source_set_time(source, now + USEC_PER_SEC); /* cannot fail: a live source */
     (void)sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     f->paused = false;
     pump(f);
@@ -495,7 +494,7 @@ static void start_controller(Fleet *f)
     }
     if (f->n_viewers >= 0) {
         arguments[n++] = "--metrics";
-        arguments[n++] = "127.0.0.1:0"; /* a port of its choice: its record names it */
+        arguments[n++] = "127.0.0.1:0"; /* the controller chooses a port, which its record names */
     }
     execv(path, arguments);
     _exit(127);
@@ -676,7 +675,7 @@ int main(int argc, char **argv)
 
     f.viewers = testing_viewers_stop(f.viewers);
     (void)kill(f.controller, SIGTERM);
-    (void)waitpid(f.controller, NULL, 0); /* it was ours */
+    (void)waitpid(f.controller, NULL, 0); /* cannot fail: it is our child */
     for (int i = 0; i < f.n_nodes; i++)
         node_lose(&f.nodes[i]);
     for (size_t i = 0; i < ELEMENTSOF(f.clients); i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-controller-config.c - sdcontroller.json of any bytes: refused with a text, or within its bounds. */
+/* fuzz-controller-config.c - sdcontroller.json of any bytes: it is refused with a text, or its settings are within
+ * their bounds. */
 #include "controller/config/config.h"
 
 #include <sys/mman.h>
@@ -9,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static int fd = -1; /* config_load() wants a path; one file for all inputs */
+    static int fd = -1; /* config_load() needs a path; one file serves all inputs */
     char path[64];
     if (fd < 0)
         fd = memfd_create("config", MFD_CLOEXEC);

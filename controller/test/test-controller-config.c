@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-controller-config.c - each setting reaches the core, its tables and the leader's record, at the start and at a
- * reload: no value is like another. */
+/* test-controller-config.c - each setting reaches the core, its tables and the leader's record, at the start and at
+ * a reload. All values differ. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* By setting: a value of the first file and one of the second, and what the core is told. */
+/* A setting: its value in the first and in the second file, and the member of ClusterConfig that it sets. */
 typedef struct Row {
     const char *key;
     int64_t first, second;
-    size_t offset, size; /* in ClusterConfig */
-    int64_t unit;        /* of the core's number in the setting's */
+    size_t offset, size; /* of the member in ClusterConfig */
+    int64_t unit;        /* factor from the setting's value to the core's */
     bool reloads;
 } Row;
 
@@ -80,7 +80,7 @@ static void each_setting_reaches_the_core(_unused_ void **state)
     expect(&config, true);
 }
 
-/* Memory is taken once: these stay as they were. */
+/* Memory is allocated once, so a reload does not change these settings. */
 static void tables_and_the_leaders_record(_unused_ void **state)
 {
     ControllerConfig config, fresh;

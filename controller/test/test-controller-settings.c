@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-controller-settings.c - what sdcontroller is told, and how it refuses it. */
+/* test-controller-settings.c - the settings of sdcontroller, and how it refuses bad ones. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -17,7 +17,7 @@ static const char *program(char ret[512])
     return ret;
 }
 
-/* Runs the program to its end; its words go to ret. */
+/* Runs the program to its end; its output goes to ret. Returns its exit code. */
 static int run_program(char *const arguments[], char ret[TEXT_BYTES])
 {
     int pipe_fds[2];

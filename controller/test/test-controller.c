@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-controller.c - real sdcontroller processes on a real etcd; the test plays the nodes by
- * writing their records. */
+/* test-controller.c - real sdcontroller processes on a real etcd; the test writes the records of the nodes. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "controller/journal/replay.h"
@@ -126,7 +125,7 @@ static void a_job_starts_loses_a_node_and_goes_on(void **state)
     assert_true(incident.first_step_usec > 0 && incident.stop_sec >= 0);
 }
 
-/* The time from a rank's exit report to the next world's record: one transaction. */
+/* Measures the time from a rank's exit report to the next world's record, which is one transaction. */
 static void a_dead_rank_is_answered_at_once(void **state)
 {
     Lab *lab = *state;
@@ -155,7 +154,7 @@ static void another_controller_takes_over_without_a_new_generation(void **state)
 
     stop_controller(0, SIGKILL);
     TESTING_RUN_UNTIL(lab->event, leads(lab, "c1"));
-    /* The next thing that happens is decided by the new leader, as generation 2. */
+    /* The new leader decides about the next failure, as generation 2. */
     put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
              false);
     wait_for(lab, "a", PHASE_RECOVERING, 2, false);
@@ -178,7 +177,7 @@ static void a_controller_that_is_told_to_stop_gives_way_at_once(void **state)
     assert_true(leads(lab, "c1"));
 }
 
-/* A leader that was frozen past its lease wakes up with a decision to make. It must lose. */
+/* A leader that was frozen past its lease continues with a decision to make: its write must fail. */
 static void a_deposed_leader_cannot_write(void **state)
 {
     Lab *lab = *state;
@@ -194,7 +193,7 @@ static void a_deposed_leader_cannot_write(void **state)
              false);
     wait_for(lab, "a", PHASE_RECOVERING, 2, false);
     (void)kill(controllers[0], SIGCONT);
-    TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2); /* it has understood */
+    TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2); /* c0 is a candidate again */
     assert_true(leads(lab, "c1"));
     assert_true(is_in(lab, "a", PHASE_RECOVERING, 2, false));
     assert_int_equal(version_at(lab, KEY_WORLDS, "a"), 2);
@@ -352,7 +351,8 @@ static Replayed replay_record(Lab *lab, int i)
     return seen;
 }
 
-/* A leader that falls, a failure that the next one answers, a guard that is lost on the way. */
+/* Replays of both journals make the recorded decisions: that of a leader that was killed, and that of the next
+ * leader. */
 static void what_was_recorded_is_decided_again(void **state)
 {
     Lab *lab = *state;
@@ -375,9 +375,9 @@ static void what_was_recorded_is_decided_again(void **state)
 
     Replayed first = replay_record(lab, 0), second = replay_record(lab, 1);
     assert_int_equal(first.n_differences, 0);
-    assert_true(first.n_decisions >= 4); /* starting, go, running, recovering */
+    assert_true(first.n_decisions >= 4); /* decisions: starting, go, running, recovering */
     assert_int_equal(second.n_differences, 0);
-    assert_true(second.n_decisions >= 2); /* go, running */
+    assert_true(second.n_decisions >= 2); /* decisions: go, running */
     assert_true(second.n_events > second.n_decisions);
 }
 
@@ -390,7 +390,7 @@ static bool record_has(Lab *lab, int i, const char *words)
     return file_read(path, 1 << 24, &text, NULL, &err) == 0 && strstr(text, words);
 }
 
-/* SIGHUP: the next death is judged by the new settings, and a replay knows them. */
+/* After SIGHUP the next death is judged by the new settings, and a replay uses them. */
 static void settings_change_while_it_runs(void **state)
 {
     Lab *lab = *state;
@@ -409,7 +409,7 @@ static void settings_change_while_it_runs(void **state)
     assert_int_equal(seen.n_differences, 0);
 }
 
-/* Nobody writes again what had no place when it came. */
+/* No program writes a record again that had no place: the controller must read it again. */
 static void what_did_not_fit_starts_when_there_is_room(void **state)
 {
     Lab *lab = *state;
@@ -425,8 +425,8 @@ static void what_did_not_fit_starts_when_there_is_room(void **state)
     assert_int_equal(replay_record(lab, 0).n_differences, 0);
 }
 
-/* Reports come and go with every generation; what a reload takes for free must be. With two nodes the core
- * has room for eight. */
+/* Reports are added and removed with every generation: a reload must not take a used entry for a free one. With two
+ * nodes the core has room for eight reports. */
 static void a_reload_leaves_what_it_knows_alone(void **state)
 {
     enum { GENERATIONS = 12 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer gets, what one gets who comes
- * back, what everybody is told when a job goes or the leadership, and what a controller has seen.
+/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer receives, also after it
+ * reconnects, what viewers receive when a job or the leadership ends, and the steps that a controller has seen.
  *
- *     test-live-page SECONDS     1,000 nodes, 20 jobs and 5 viewers for so long: processor, and bytes a viewer */
+ *     test-live-page SECONDS     CPU time and bytes per viewer of 1,000 nodes, 20 jobs and 5 viewers */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
@@ -51,7 +51,7 @@ static LiveLook look(void *userdata)
                       .leading_page = "10.0.0.2:9464"};
 }
 
-/* ---- what the core is told ---- */
+/* ---- events for the core ---- */
 
 static void feed(Lab *lab, EventKind kind, const char *name, const void *record)
 {
@@ -152,7 +152,7 @@ static int lab_end(void **state)
     return 0;
 }
 
-/* ---- somebody looks ---- */
+/* ---- a viewer ---- */
 
 static int ask(Lab *lab, const char *path, const char *header)
 {
@@ -169,7 +169,7 @@ static int ask(Lab *lab, const char *path, const char *header)
     return fd;
 }
 
-/* Returns all that has come, once it has this text or (NULL) the end has come. */
+/* Returns all bytes received so far, once they contain this text, or (NULL) once the stream has ended. */
 static const char *read_until(Lab *lab, int fd, const char *wanted)
 {
     const uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
@@ -209,7 +209,7 @@ static void pages_are_served(void **state)
     assert_non_null(strstr(get(lab, "/events/jobs/"), " 404 "));
 }
 
-/* Each request would show another loss if it drew. */
+/* Each request would show another loss if each of them drew the page. */
 static void a_page_is_drawn_once_a_second(void **state)
 {
     Lab *lab = *state;
@@ -233,15 +233,15 @@ static void a_viewer_gets_what_is_new(void **state)
 {
     Lab *lab = *state;
     _cleanup_fd_ int fd = ask(lab, "/events/jobs/first", "");
-    assert_non_null(strstr(read_until(lab, fd, "\n\n"), "\"page\":")); /* all of it first */
+    assert_non_null(strstr(read_until(lab, fd, "\n\n"), "\"page\":")); /* the whole page first */
     feed_step(lab, "first", 4, 0.25);
     const char *answer = read_until(lab, fd, "\"loss\":\"0.2500\"");
     assert_non_null(strstr(answer, "\"step\":\"4\""));
     assert_null(strstr(answer, "\"page\":"));
-    assert_null(strstr(answer, "\"curves\":")); /* not each second */
+    assert_null(strstr(answer, "\"curves\":")); /* curves are not sent each second */
 
-    /* A client that comes back with the newest drawing gets what is new; one with an older drawing, or another
-     * process's, gets all. */
+    /* A client that reconnects with the newest drawing gets the changes; one with an older drawing, or with a
+     * drawing of another process, gets the whole page. */
     uint64_t epoch, number;
     char header[120];
     assert_int_equal(sscanf(strstr(answer, "id: "), "id: %" SCNu64 "-%" SCNu64, &epoch, &number),
@@ -262,7 +262,7 @@ static void a_viewer_gets_what_is_new(void **state)
     assert_non_null(strstr(read_until(lab, late, "\"stamp\":"), "\"page\":"));
 }
 
-/* However many other pages are asked for. */
+/* A page with a viewer stays, however many other pages are requested. */
 static void a_page_that_is_looked_at_stays(void **state)
 {
     Lab *lab = *state;
@@ -276,7 +276,7 @@ static void a_page_that_is_looked_at_stays(void **state)
         feed_job(lab, path);
         (void)snprintf(path, sizeof(path), "/jobs/job%d", i);
         const bool is_refused = strstr(get(lab, path), "More pages are looked at") != NULL;
-        i += !is_refused; /* so many are drawn in a second, and no more */
+        i += !is_refused; /* only a bounded number is drawn per second */
     }
     feed_step(lab, "first", 9, 0.125);
     (void)read_until(lab, fd, "\"loss\":\"0.1250\"");
@@ -328,7 +328,7 @@ static void more_viewers_than_there_may_be(void **state)
         viewers[i] = fd_close(viewers[i]);
 }
 
-/* ---- what was seen ---- */
+/* ---- curves ---- */
 
 static void many_steps_become_few_points(void **state)
 {
@@ -344,8 +344,8 @@ static void many_steps_become_few_points(void **state)
         high = fmax(high, points[i].high);
     }
     assert_true(high == 9);                      /* a spike is not lost */
-    assert_true(points[n - 1].step > 5000 - 64); /* up to now */
-    feed_step(lab, "first", 1000, 2);            /* a recovery */
+    assert_true(points[n - 1].step > 5000 - 64); /* the points reach the last steps */
+    feed_step(lab, "first", 1000, 2);            /* a recovery goes back */
     points = curves_points(lab->seen, "first", &n);
     assert_int_equal(points[n - 1].step, 1000);
     feed_step(lab, "first", 1000, 3); /* the same step, written again */

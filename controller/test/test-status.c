@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-status.c - the controller's line for systemctl status, as the service manager gets it. */
+/* test-status.c - the controller's line for systemctl status, as the service manager receives it. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
 #include "controller/status.h"
@@ -12,7 +12,8 @@ static int manager = -EBADF;
 
 static int open_manager(_unused_ void **state)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX}; /* abstract: no file to remove */
+    /* The address is abstract: there is no file to remove. */
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
     int n = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "sdtrain-status-%d",
                      (int)getpid());
     char name[64];
@@ -30,7 +31,7 @@ static int close_manager(_unused_ void **state)
     return 0;
 }
 
-/* The next message; "" when there is none. */
+/* Returns the next message; "" if there is none. */
 static const char *heard(void)
 {
     static char text[STATUS_BYTES * 2];

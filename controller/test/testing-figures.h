@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-figures.h - what a benchmark of a program that runs beside it measures and prints.
+/* testing-figures.h - measures and prints the figures of a benchmark of another process.
  *
  * Ownership: borrows all.
  * Units:     seconds of processor; MiB.
- * Errors:    end this program with a text: the measured one is gone.
+ * Errors:    if the measured process is gone, this program ends with a text.
  * Threads:   any.
  */
 #pragma once
@@ -12,9 +12,9 @@
 
 #include <sys/types.h>
 
-/* Returns the CPU time that the process has used until now, by the kernel's ticks. */
+/* Returns the CPU time that the process has used so far, to the precision of the kernel's ticks. */
 double process_cpu_sec(pid_t pid);
-/* field is a line of /proc/PID/status that is in kB, "VmRSS:". */
+/* Returns a line of /proc/PID/status that is in kB; field is, for instance, "VmRSS:". */
 double process_memory_mib(pid_t pid, const char *field);
-/* Prints a line of JSON, whose value is the median. Sorts the n values. */
+/* Sorts the n values and prints a line of JSON, whose value is their median. */
 void figure_print(const char *figure, const char *unit, double *values, int n);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 struct TestingViewers {
-    sd_event_source *sources[TESTING_VIEWERS_MAX]; /* each owns its socket */
+    sd_event_source *sources[TESTING_VIEWERS_MAX]; /* each source owns its socket */
     int n;
     uint64_t n_bytes;
 };

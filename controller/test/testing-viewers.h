@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-viewers.h - viewers of the leader's live page of the cluster: what they get is counted and dropped.
+/* testing-viewers.h - viewers of the leader's live page of the cluster: they count the bytes that they receive, and
+ * discard them.
  *
  * Ownership: testing_viewers_start() gives the caller TestingViewers; testing_viewers_stop() accepts NULL.
  * Units:     bytes.
- * Errors:    end the program with a text, also when a stream ends.
+ * Errors:    an error, also the end of a stream, ends the program with a text.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -16,7 +17,7 @@ enum { TESTING_VIEWERS_MAX = 32 };
 
 typedef struct TestingViewers TestingViewers;
 
-/* address: an IPv4 address and a port, as a leader's record names its page. */
+/* address: an IPv4 address and a port, as in the page field of a leader's record. */
 TestingViewers *testing_viewers_start(sd_event *event, const char *address, int n);
 TestingViewers *testing_viewers_stop(TestingViewers *viewers);
 /* Returns the number of bytes that all viewers have received together. */

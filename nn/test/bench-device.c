@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-device.c - what a device's memory gives, and what the element-wise operations of a training step make of it.
+/* bench-device.c - measures a device's memory bandwidth, and how well the element-wise operations of a training step
+ * use it.
  *
  *     bench-device copies      cpu|cuda f32|bf16 sd2|small
  *     bench-device elementwise cpu|cuda f32|bf16 sd2|small
  *     bench-device list        cpu|cuda f32|bf16 sd2|small      computes nothing, and needs no memory
  *
  * sd2: sd2-base at 512^2, 32 samples a grain. small: a network that the emulator of a GPU's kernels runs in a second.
- * One JSON object is printed. The calls are those of the network's own tape, so none is forgotten; equal ones are
- * measured once. Bytes are the fewest that an operation can move: each input read once, each output written once, what
- * is added to read as well. The memory that a call works on moves from call to call, so that a cache holds little of
- * it. ops/gpu sums up what is printed. */
+ * One JSON object is printed. The calls are those of the network's own tape, so none is missing; equal calls are
+ * measured once. Bytes are the fewest that an operation can move: it reads each input once, writes each output once,
+ * and also reads each output that it adds to. The memory that a call works on changes from call to call, so that a
+ * cache holds little of it. ops/gpu summarises the output. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "nn/test/testing-sd2.h"
@@ -43,11 +44,11 @@ typedef struct Scale {
     const UnetConfig *config;
     int side, grain, tokens;
     int rounds;
-    double round_usec; /* a round is as many calls as take so long */
+    double round_usec; /* a round is as many calls as fit into this time */
     size_t copy_bytes;
-    int n_shifts; /* places of the arena */
+    int n_shifts; /* number of positions of the arena */
     size_t shift_bytes;
-    int64_t chunk_elements; /* of the state */
+    int64_t chunk_elements; /* elements of a chunk of the state */
 } Scale;
 
 static const Scale scales[] = {
@@ -56,7 +57,7 @@ static const Scale scales[] = {
     {"small", &small_config, 8, 2, 7, 1, 0, (size_t)1 << 20, 2, 4096, 4096},
 };
 
-/* The parts of an operation's work in a grain or, for PACK, in a step. */
+/* The parts of an operation's work: in each grain or, for PART_PACK, in each step. */
 typedef enum Part {
     PART_FORWARD,
     PART_BACKWARD,
@@ -71,17 +72,17 @@ static const char *const part_names[] = {"forward",       "backward",      "resi
 
 typedef struct Bench Bench;
 
-/* Calls that are all equal, but for their memory. */
+/* A group of equal calls, which differ only in the memory that they work on. */
 typedef struct Call {
     char name[64], shape[96];
-    double bytes; /* of one */
+    double bytes; /* of one call */
     int per_grain, per_step;
     void (*run)(Bench *bench, const struct Call *call);
     Part part;
-    const size_t *operations; /* of the tape; per_grain or per_step of them */
+    const size_t *operations; /* indices in the tape; per_grain or per_step of them */
 } Call;
 
-/* The host's side of a grain and its device memory; trainer/session/grain.c has the same. */
+/* The sizes and the device memory of a grain, as in trainer/session/grain.c. */
 typedef struct Grain {
     int64_t latents, text; /* elements */
     float *x0, *noise, *x_t, *target, *text32, *signal, *sigma;
@@ -98,7 +99,7 @@ struct Bench {
     UnetValues values;
     Call calls[CALLS_MAX];
     size_t n_calls;
-    uint64_t n_run; /* which memory the next call works on */
+    uint64_t n_run; /* number of calls so far; selects the memory of the next call */
     char *arena;
     Grain grain;
     StatePlan *plan;
@@ -128,7 +129,7 @@ static void *device_memory(const Bench *b, size_t n_bytes)
 
 typedef void (*Run)(Bench *bench, const void *what);
 
-/* Microseconds of n calls on the lane. */
+/* Returns the microseconds that n calls on the lane take. */
 static double timed(Bench *b, Lane lane, Run run, const void *what, int n)
 {
     Error err = ERROR_INIT;
@@ -145,7 +146,7 @@ static int compare_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Microseconds of one call: the median of the rounds, after two that are not counted. */
+/* Returns the microseconds of one call: the median of the rounds, after one or two calls that are not counted. */
 static double measure(Bench *b, Lane lane, Run run, const void *what)
 {
     double usec[ROUNDS_MAX], one = timed(b, lane, run, what, 1);
@@ -190,7 +191,7 @@ static void run_both(Bench *b, const void *what)
     device_wait(b->device, LANE_OUT, device_fence(b->device, LANE_IN));
 }
 
-/* Bytes read and bytes written of device memory, per second. */
+/* Returns the bytes of device memory that a copy reads and writes, per second. */
 static double copy_rate(Bench *b)
 {
     Copies c = {.n_bytes = b->scale->copy_bytes};
@@ -243,7 +244,7 @@ static double part_bytes(const Tape *tape, const Operation *op, Part part)
     return pack_bytes(op);
 }
 
-/* Tells whether the operation has such an element-wise part. */
+/* Returns whether the operation has this element-wise part. */
 static bool has_part(const Tape *tape, const Operation *op, Part part)
 {
     switch (part) {
@@ -298,7 +299,7 @@ static void run_tape(Bench *b, const Call *call)
     b->tape->arena = b->arena;
 }
 
-/* As tape_describe(), without the kind and the names of parameters. */
+/* Like tape_describe(), but without the kind and the parameter's name. */
 static void describe(const Tape *tape, size_t i, Part part, char *text, size_t size)
 {
     const Operation *op = &tape->operations[i];
@@ -334,7 +335,7 @@ static void add_part(Bench *b, size_t i, Part part)
     describe(b->tape, i, part, call.shape, sizeof(call.shape));
     Call *sum = add_call(b, &call);
     int *n = part == PART_PACK ? &sum->per_step : &sum->per_grain;
-    size_t *operations = (size_t *)(uintptr_t)sum->operations; /* allocated here */
+    size_t *operations = (size_t *)(uintptr_t)sum->operations; /* allocated by this function */
     operations = memory_given(realloc(operations, (size_t)(*n + 1) * sizeof(size_t)));
     operations[(*n)++] = i;
     sum->operations = operations;
@@ -344,7 +345,7 @@ static void add_part(Bench *b, size_t i, Part part)
 
 static void run_noise(Bench *b, const Call *call)
 {
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     normal_noise(b->device, 1, b->scale->grain, b->grain.latents / b->scale->grain,
                  b->grain.positions, b->grain.noise);
 }
@@ -352,27 +353,27 @@ static void run_noise(Bench *b, const Call *call)
 static void run_diffuse(Bench *b, const Call *call)
 {
     const Grain *g = &b->grain;
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     diffuse(b->device, b->scale->grain, g->latents / b->scale->grain, g->x0, g->noise, g->timesteps,
             g->signal, g->sigma, true, g->x_t, g->target);
 }
 
 static void run_cast_latents(Bench *b, const Call *call)
 {
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     cast_from_f32(b->device, b->grain.latents, b->grain.x_t, b->grain.input);
 }
 
 static void run_cast_text(Bench *b, const Call *call)
 {
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     cast_from_f32(b->device, b->grain.text, b->grain.text32, b->grain.context);
 }
 
 static void run_loss(Bench *b, const Call *call)
 {
     const Grain *g = &b->grain;
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     mse_loss(b->device, g->latents, g->prediction, g->target, 1.0f, g->loss, g->dprediction,
              g->workspace);
 }
@@ -396,14 +397,14 @@ static GradientSums summed(const Bench *b)
 static void run_state_count(Bench *b, const Call *call)
 {
     const GradientSink sink = counting(b);
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     state_count(b->plan, b->m, 0, b->tape->parameters->n_elements, &sink);
 }
 
 static void run_state_squares(Bench *b, const Call *call)
 {
     const GradientSums sums = summed(b);
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     state_squares(b->plan, &sums, b->squares);
 }
 
@@ -417,7 +418,7 @@ static void run_state_update(Bench *b, const Call *call)
                          .gradient_scale = 1,
                          .correction1 = 1,
                          .correction2 = 1};
-    (void)call; /* there is one */
+    (void)call; /* there is only one */
     state_update(b->plan, &adamw, 0.9999, &sums, b->weights, b->m, b->v, b->ema);
 }
 
@@ -460,7 +461,7 @@ static void plan(Bench *b)
     add_others(b);
 }
 
-/* Draws of N(0, 1), which are plausible as pairs of bf16, too. */
+/* Fills memory with draws of N(0, 1). Read as pairs of bf16, these are plausible values, too. */
 static void fill(const Bench *b, void *memory, size_t n_bytes)
 {
     normal_noise(b->device, 3, 1, (int64_t)(n_bytes / sizeof(float)), b->grain.positions, memory);

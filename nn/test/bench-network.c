@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-network.c - milliseconds of one training step of a U-Net: forward, loss, backward, clip,
- * AdamW, packing. The peer is ops/bench-torch.py; both print one line of JSON.
+/* bench-network.c - milliseconds of one training step of a U-Net: forward, loss, backward, clip, AdamW, packing.
+ * ops/bench-torch.py measures the same in PyTorch; both print one line of JSON.
  *
  *     bench-network [--channels 64,128,256] [--heads 4,8,8] [--side 32] [--grain 8] [--tokens 77]
  *                   [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--profile] [--paced]
  *
- * With --profile a table of all operations follows, by time. With --paced it says that it is
- * ready; then each step waits for a line on standard input and prints its milliseconds, so that a
- * peer can take turns. */
+ * With --profile a table of all operations follows, by time. With --paced the program prints "ready"; then each step
+ * waits for a line on standard input and prints its milliseconds, so that two programs can take turns. */
 #include "base/clock.h"
 #include "nn/network.h"
 #include "nn/tape.h"
@@ -34,10 +33,10 @@ typedef struct Step {
     void *latents, *text, *prediction, *dprediction, *workspace;
     int32_t *timesteps;
     double *loss, *squares;
-    StatePlan *plan; /* of one chunk */
+    StatePlan *plan; /* the state in one chunk */
 } Step;
 
-/* Comma-separated counts; how many, or -EINVAL. */
+/* Parses comma-separated counts. Returns how many there are, or -EINVAL. */
 static int parse_counts(const char *text, int ret[UNET_LEVELS_MAX])
 {
     int n = 0;
@@ -160,7 +159,7 @@ static void step_close(Step *s)
     (void)device_free(s->device);
 }
 
-/* Weights as at the start of a training, everything else noise. */
+/* Sets weights as at the start of a training, and noise in the latents, the target and the text. */
 static int step_fill(Step *s, const Options *o)
 {
     _cleanup_free_ float *weights = calloc((size_t)s->n_parameters, sizeof(float));
@@ -203,11 +202,11 @@ static void step_run(Step *s, int step)
     network_set_weights(s->network, s->weights);
 }
 
-/* Returns the CPU time of the process: on a busy machine it says more than the time that passed. */
+/* Returns the CPU time of the process, which is more reliable than elapsed time on a busy machine. */
 static double cpu_msec(void)
 {
     struct rusage u;
-    (void)getrusage(RUSAGE_SELF, &u); /* cannot fail for ourselves */
+    (void)getrusage(RUSAGE_SELF, &u); /* cannot fail for RUSAGE_SELF */
     return 1e3 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            1e-3 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
@@ -231,10 +230,10 @@ static int compare_row(const void *a, const void *b)
 
 typedef struct Profile {
     uint64_t last_usec;
-    uint64_t (*usec)[3]; /* of every operation, by phase */
+    uint64_t (*usec)[3]; /* of every operation, indexed by phase */
 } Profile;
 
-/* The time since the step before is this step's; waiting for the device makes it so. */
+/* Counts the time since the previous step as this step's. Waiting for the device makes this correct. */
 static bool profile_step(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     Profile *p = userdata;
@@ -267,7 +266,7 @@ static void format_row(Row *row, const uint64_t usec[3], int steps, const char *
                    1e-3 * (double)usec[TAPE_BACKWARD] / steps, text);
 }
 
-/* The sums by kind, after the rows of all operations. */
+/* Prints the sums by kind, after the rows of all operations. */
 static void print_kinds(const Tape *tape, const Profile *p, int steps)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -315,7 +314,7 @@ static int print_profile(Step *s, int steps)
     return 0;
 }
 
-/* Milliseconds of a step; paced ones begin at a line of standard input. */
+/* Runs one step and returns its milliseconds. With --paced the step waits for a line on standard input. */
 static double timed_step(Step *s, const Options *o, int step)
 {
     if (o->paced)

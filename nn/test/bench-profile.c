@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-profile.c - where the time of a training step goes: microseconds, bytes and floating-point operations of each
- * operation of the tape, and of each launch that it consists of, on one device.
+/* bench-profile.c - profiles a training step on one device: microseconds, bytes and floating-point operations of each
+ * operation of the tape, and of each launch of the operation.
  *
  *     bench-profile cuda bf16|f32 sd2-512|sd2-256|small [graph]
  *
  * sd2-512: sd2-base at 512^2, 32 samples a grain; sd2-256: at 256^2, 128; small: a network for the emulator. A step is
- * one grain as trainer/session/grain.c puts it on the device, then the state's update; its weights are those of a fresh
- * job, and its samples draws of N(0, 1), since what a GPU's products take depends on their operands.
+ * one grain, as in trainer/session/grain.c, and the state's update. The weights are those of a new job and the samples
+ * are draws of N(0, 1), since the time of a GPU's matrix products depends on their operands.
  *
- * One JSON object is printed. usec of a launch is the median of the rounds. Steps are timed apart without the clock of
- * launches, which makes each longer. ops/gpu_profile.py says what the least would be.
+ * One JSON object is printed. usec of a launch is the median of the rounds. Whole steps are timed separately, without
+ * the timing of launches, which makes each launch longer. ops/gpu_profile.py computes the shortest possible times.
  *
- * graph: the step is recorded as one graph instead, which is timed beside the step that is put launch by launch; or the
- * object says what cannot be recorded. */
+ * graph: the step is also recorded as one graph, and both are timed: the graph, and the step launch by launch. If the
+ * step cannot be recorded, the object gives the reason. */
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/memory.h"
@@ -61,13 +61,13 @@ static const Scale scales[] = {
     {"small", &small_config, {1, 8, 8, 7, true}, 1},
 };
 
-/* Launches that came one after the other: an operation of the tape, or what a step has besides. */
+/* Consecutive launches: one operation of the tape, or another part of a step. */
 typedef struct Row {
-    const char *name; /* NULL: the tape's */
+    const char *name; /* NULL: `operation` of the tape */
     size_t operation;
     TapePhase phase;
     double bytes;
-    size_t end; /* its last launch + 1; the first one is the row before's end */
+    size_t end; /* index after its last launch; its first launch is the previous row's end */
 } Row;
 
 typedef struct Profile {
@@ -279,7 +279,7 @@ static double median(double *values, int n)
 
 /* ---- the profile ---- */
 
-/* Gives each launch the median of the rounds; all rounds have the same launches. */
+/* Times the launches of a step. Each launch gets the median time of the rounds; all rounds have the same launches. */
 static const DeviceLaunch *measure(Profile *p, DeviceLaunch **ret, size_t *ret_n)
 {
     const int rounds = p->scale->rounds;
@@ -348,7 +348,8 @@ static void print_profile(Profile *p)
     const int rounds = p->scale->rounds;
     p->tape->observer = observe;
     p->tape->observer_userdata = p;
-    for (int i = 0; i < rounds; i++) /* a GPU's clocks rise, and libraries load their kernels */
+    /* warm-up: a GPU's clocks rise, and libraries load their kernels */
+    for (int i = 0; i < rounds; i++)
         (void)step_usec(p);
     for (int i = 0; i < rounds; i++)
         steps[i] = step_usec(p);
@@ -361,7 +362,7 @@ static void print_profile(Profile *p)
         begin = p->rows[i].end;
     }
     printf("]");
-    assert(begin == n); /* every launch is an operation's */
+    assert(begin == n); /* every launch belongs to a row */
     free(launches);
 }
 
@@ -375,7 +376,7 @@ static void print_graph(Profile *p)
     size_t n_nodes = 0;
     const int rounds = p->scale->rounds;
     Error err = ERROR_INIT;
-    for (int i = 0; i < 2 * rounds; i++) /* the first ones warm up */
+    for (int i = 0; i < 2 * rounds; i++) /* the first half is a warm-up */
         steps[i % rounds] = step_usec(p);
     printf(",\"scale\":\"%s\",\"grain\":%d,\"step_usec\":%.3f,\"graph\":", p->scale->name,
            p->scale->shape.grain, median(steps, rounds));

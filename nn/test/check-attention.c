@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check-attention.c - attention at its full shape against float64 (check-operations.c). */
+/* check-attention.c - checks attention at its full shape against float64, for check-operations.c. */
 #include "base/memory.h"
 #include "nn/test/checks.h"
 
@@ -41,7 +41,7 @@ static void attention_run_backward(void *context)
     AttentionCase *c = context;
     const size_t bytes = (size_t)c->width * element_bytes();
     char *k = keys(c, &c->q, &c->kv), *dk = keys(c, &c->dq, &c->dkv);
-    if (!c->is_self) { /* each of the two is written wholly by one pass */
+    if (!c->is_self) { /* backward must write both tensors completely */
         checks_poison(c->dq.device, tensor_bytes(&c->dq));
         checks_poison(c->dkv.device, tensor_bytes(&c->dkv));
     }
@@ -56,7 +56,7 @@ static double q_at(AttentionCase *c, int64_t row, int64_t d)
                         (c->image * s->q_tokens + row) * s->q_stride + c->head * s->head_dim + d);
 }
 
-/* which: 0 of k, 1 of v */
+/* which: 0 for k, 1 for v */
 static double kv_at(AttentionCase *c, int which, int64_t row, int64_t d)
 {
     const AttentionShape *s = &c->shape;
@@ -71,8 +71,8 @@ static double out_at(AttentionCase *c, Tensor *out, int64_t row, int64_t d)
                                  c->head * c->shape.head_dim + d);
 }
 
-/* One row of the softmax, and of the scores' gradient: 0 where the row sees nothing. k and v: [head_dim][kv_tokens], so
- * that the loop over many tokens is the inner one. */
+/* Computes one row of the softmax and of the scores' gradient, with 0 for tokens that the row does not attend to. k and
+ * v: [head_dim][kv_tokens], so that the loop over many tokens is the inner one. */
 static void softmax_row(AttentionCase *c, int64_t row, const double *restrict k,
                         const double *restrict v)
 {
@@ -115,7 +115,7 @@ static double *columns_of(AttentionCase *c, int which)
     return rows;
 }
 
-/* Draws a head, and computes all of its softmax. */
+/* Draws a head at random, and computes its whole softmax. */
 static void attention_draw(AttentionCase *c)
 {
     c->image = checks_draw(c->shape.n);
@@ -189,22 +189,23 @@ static void run_passes(AttentionCase *c, const char *operation)
     };
     for (size_t i = 0; i < (c->shape.forward_only ? 1 : ELEMENTSOF(passes)); i++) {
         if (passes[i].out == &c->dq && c->shape.kv_tokens == 1)
-            continue; /* the softmax is 1, and its gradient 0 */
+            continue; /* with one token the softmax is 1 and its gradient is 0 */
         if (i > 0)
             attention_run(c); /* backward reads `out` and `saved` */
         checks_run(&passes[i]);
     }
 }
 
-/* Again with all scores near -128, whose exponentials are 0 in fp32: a kernel that takes tokens in tiles must not give
- * a score of 0 to those that are not there, where the last tile is not full. One element of each head does it. */
+/* Runs the passes again with all scores near -128, whose exponentials are 0 in fp32. A kernel that works on tiles of
+ * tokens must not use a score of 0 for the missing tokens of a last tile that is not full. Setting one element of each
+ * head gives these scores. */
 static void run_passes_far_below_zero(AttentionCase *c, const char *operation)
 {
     const AttentionShape *s = &c->shape;
     _cleanup_free_ char *name = memory_format("%s, far below zero", operation);
     const int64_t width = c->width, from = c->is_self ? width : 0;
     const float root = sqrtf((float)s->head_dim);
-    assert(root == 8.0f); /* so that bf16 holds both numbers */
+    assert(root == 8.0f); /* so that bf16 represents both numbers exactly */
     tensor_set(&c->q, s->q_stride, 0, width, s->head_dim, -128.0f);
     tensor_set(c->is_self ? &c->q : &c->kv, s->kv_stride, from, from + width, s->head_dim, root);
     run_passes(c, name);

@@ -4,11 +4,11 @@
  *
  *     check-operations cpu|emulated|cuda f32|bf16 SIDE GRAIN [KIND|all [SAMPLES [sd2|encoders [DONE]]]]
  *
- * SIDE is the latents': 64 for pictures of 512^2. Each pass of an operation runs twice into memory full of NaN: the
- * bits must be the same, and nothing may be written behind. SAMPLES (4096) of its results, drawn from a seed, are
- * compared with float64 sums of the very inputs. Encoders run only forward, in bf16 by plans that are made here where
- * no set is named. The first DONE operations are left out. The program prints one JSON line a
- * pass, and exits with 1 if a pass is wrong. */
+ * SIDE is the side of the latents: 64 for pictures of 512^2. Each pass of an operation runs twice into memory full of
+ * NaN: the bits must be the same, and nothing may be written behind the results. SAMPLES (default: 4096) of the
+ * results, drawn with a fixed seed, are compared with float64 sums of the same inputs. Encoders run only forward; in
+ * bf16 the program makes their plans itself if no plan set is named. The first DONE operations are left out. The
+ * program prints one JSON line per pass, and exits with 1 if a pass is wrong. */
 #include "nn/tape.h"
 #include "nn/test/checks.h"
 #include "nn/test/testing-encoders.h"
@@ -23,8 +23,8 @@
 typedef struct ConvCase {
     ConvShape shape;
     int to_h, to_w;
-    int first, columns; /* the weight's columns are [first, first + c_in) of so many */
-    Conv *conv;         /* or */
+    int first, columns; /* the layer uses columns [first, first + c_in) of the weight's `columns` */
+    Conv *conv;         /* NULL: `linear` is checked */
     Linear *linear;
     GradientForm form;
     Tensor x, weight, packed, dy, y, dx, dweight, dbias, bias, per_image, residual;
@@ -43,7 +43,7 @@ static void conv_run(void *context)
                      c->per_image.device, c->residual.device, c->y.device, c->workspace);
 }
 
-/* The residual lies where y is to be. */
+/* Runs forward with the residual in the memory of y. */
 static void conv_run_in_place(void *context)
 {
     ConvCase *c = context;
@@ -56,7 +56,7 @@ static void conv_run_in_place(void *context)
                      c->per_image.device, c->y.device, c->y.device, c->workspace);
 }
 
-/* dx begins with the residual's values, to which the gradient is added. */
+/* Writes dx. conv_run_data_added() instead copies x into dx and adds the gradient to these values. */
 static void conv_run_data(void *context)
 {
     ConvCase *c = context;
@@ -168,7 +168,8 @@ static int conv_sample_data_added(void *context, int64_t at[SAMPLES], double wan
     return n;
 }
 
-/* Samples a grid of output channels and of (tap, input channel)s, so that each pixel is looked at once. */
+/* Samples a grid of GRID output channels and GRID pairs of (tap, input channel), so that one loop over the pixels is
+ * enough. */
 static int conv_sample_weight(void *context, int64_t at[SAMPLES], double want[SAMPLES])
 {
     ConvCase *c = context;
@@ -306,7 +307,7 @@ static void check_linear(const Tape *tape, const Operation *op, const char *oper
 
 /* ---- all operations of a grain ---- */
 
-/* Writes kind and shape; "" for an operation that only the project's own kernels compute. */
+/* Writes the operation's kind and shape, or "" if only the project's own kernels compute the operation. */
 static void name_of(const Tape *tape, const Operation *op, char name[128])
 {
     const ConvShape *c = &op->shape.conv;
@@ -337,7 +338,7 @@ static bool is_repeated(const Tape *tape, size_t i, const char *name)
     return false;
 }
 
-/* Sets which passes an encoder does not need, since it is not trained. */
+/* Marks all operations as forward-only, since encoders are not trained. */
 static void leave_out_backward(Tape *tape)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -406,7 +407,7 @@ int main(int argc, char **argv)
                               "[KIND|all [SAMPLES [sd2|encoders [DONE]]]]\n");
         return 2;
     }
-    /* A set has an encoder's plans only for one batch. */
+    /* A plan set has an encoder's plans for only one batch size, so the device makes plans if no set is named. */
     const bool tunes = encoders && !is_f32 &&
                        (strcmp(argv[1], "cuda") == 0 ? !getenv("SDTRAIN_CUDA_PLANS")
                                                      : getenv("SDTRAIN_CUDA_LIBRARIES") != NULL);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks.h - what check-operations and its parts share: tensors on the device, and the check of one pass of an
- * operation.
+/* checks.h - shared by the files of check-operations: tensors on the device, and the check of one pass of an operation.
  *
  * Ownership: tensor_new() and tensor_random() give the caller a tensor to tensor_free(); checks_allocate() gives
  *            device memory.
  * Units:     elements.
- * Errors:    a device that fails ends the program with 2.
+ * Errors:    an error of the device ends the program with exit status 2.
  * Threads:   the main thread.
  */
 #pragma once
@@ -17,14 +16,14 @@ enum { GRID = 64, SAMPLES = GRID * GRID };
 typedef struct Tensor {
     int64_t n;
     DataType type;
-    char *device;     /* some bytes behind it stay 0xff */
-    const void *host; /* a copy; NULL: not fetched since it was written */
+    char *device;     /* guard bytes of 0xff follow the tensor */
+    const void *host; /* copy on the host; NULL: not read back since the device wrote it */
 } Tensor;
 
 typedef struct Checks {
     Device *device;
     DataType type;
-    double tolerance; /* of the distance, of the norm */
+    double tolerance; /* upper bound of the error's norm divided by the results' norm */
     uint64_t draws;
     char *poison; /* device memory, all 0xff */
     size_t poison_bytes;
@@ -36,35 +35,38 @@ typedef struct Pass {
     const char *operation, *name;
     Tensor *out;
     void (*run)(void *context);
-    /* Draws results and computes them; want's and at's n are SAMPLES at most. Returns how many. */
+    /* Draws indices of results and computes the expected results; at and want have SAMPLES elements. Returns how
+     * many. */
     int (*sample)(void *context, int64_t at[SAMPLES], double want[SAMPLES]);
     void *context;
 } Pass;
 
 extern Checks checks;
 
-/* cpu, emulated or cuda. tunes: it makes plans, where it has libraries; else it has those that it finds. */
+/* name: cpu, emulated or cuda. tunes: the device makes plans if it has libraries; otherwise it uses the plans that it
+ * finds. */
 void checks_open(const char *name, DataType type, bool tunes);
 /* Ends the program where r is an error. */
 void checks_must(int r, const Error *err);
 void *checks_allocate(size_t n_bytes);
 void checks_poison(char *memory, size_t n_bytes);
-/* The next draw below n. */
+/* Returns a random number in [0, n). */
 int64_t checks_draw(int64_t n);
 
-/* All 0xff: NaN. */
+/* Makes a tensor whose bytes are all 0xff: NaN. */
 Tensor tensor_new(int64_t n, DataType type);
-/* Uniform in [-1, 1): of 2^24 values in fp32, of 2^8 in bf16, which holds them all. */
+/* Makes a random tensor, uniform in [-1, 1): 2^24 different values in fp32, 2^8 in bf16, all exact. */
 Tensor tensor_random(int64_t n, DataType type);
-/* Rows of `stride` elements: sets the first of each group of `period` in [from, to), to a number that bf16 holds. */
+/* Takes the tensor as rows of `stride` elements, and sets in each row the elements from, from + period, ... below `to`.
+ * bf16 must represent the value exactly. */
 void tensor_set(Tensor *t, int64_t stride, int64_t from, int64_t to, int64_t period, float value);
 void tensor_free(Tensor *t);
-/* It was written: the copy on the host is old. */
+/* Drops the copy on the host. Call it after the device has written the tensor. */
 void tensor_forget(Tensor *t);
 size_t tensor_bytes(const Tensor *t);
 double tensor_value(Tensor *t, int64_t i);
 
-/* Runs the pass twice, compares, prints a line, and counts. */
+/* Runs the pass twice, compares the results, prints a line, and counts the pass. */
 void checks_run(const Pass *p);
 
 void check_attention(const AttentionShape *s, const char *operation);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list-operations.c - the operations of a grain of sd2-base, with their shapes, in the order of its tape.
+/* list-operations.c - lists the operations of a grain of sd2-base, with their shapes, in the order of the tape.
  *
  *     list-operations sd2-512|sd2-256
  *
- * sd2-512: 512^2, 32 samples a grain; sd2-256: 256^2, 128, as bench-profile has them. A line is a JSON object; numbers
- * are elements. A gradient is "none", "written" or "added". "flop" is of one product, of which an attention has two
- * forward and five backward. Nothing is computed, and no memory of the network is taken. ops/gpu_predict.py says what
- * each takes on a GPU. */
+ * sd2-512: pictures of 512^2, 32 samples per grain; sd2-256: pictures of 256^2, 128 samples, as in bench-profile. Each
+ * line is a JSON object; numbers are elements. A gradient is "none", "written" or "added". "flop" counts one matrix
+ * product; an attention has two products forward and five backward. Nothing is computed, and no memory of the network
+ * is allocated. ops/gpu_predict.py predicts the time of each operation on a GPU. */
 #include "nn/test/testing-sd2.h"
 #include "nn/test/testing-work.h"
 

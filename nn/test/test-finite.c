@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-finite.c - each kind of operation is made to leave a NaN, forward and backward, in each of its results, and is
- * named with that result; what comes of a library's is asked of our own kernels.
- *
- * An operation is spoiled by a kind that stands in for its own: it calls the real one and then writes into the result.
- * On a device without libraries a plan is pretended. */
+/* test-finite.c - each kind of operation is made to leave a NaN, forward and backward, in each of its results. The
+ * report must name the operation and the result. If a library computed the result, the report must also say whether the
+ * project's own kernels make it finite.
+ * An operation is spoiled by replacing its kind: the replacement calls the real functions and then writes a NaN into
+ * the result. On a device without libraries the test pretends that there is a plan. */
 #include "base/clock.h"
 #include "kernels/test/testing-reference.h"
 #include "nn/finite.h"
@@ -24,7 +24,7 @@ typedef struct Bench {
 
 /* ---- a tape of all kinds ---- */
 
-/* Every kind that has a backward, each with and without what it may add. */
+/* Emits every kind that has a backward, with and without its optional inputs. */
 static ValueId emit_trained(Tape *t, Bench *b)
 {
     b->in_x = tape_input(t, N, SIDE, SIDE, C);
@@ -59,11 +59,11 @@ static ValueId emit_trained(Tape *t, Bench *b)
     const ValueId cross = tape_cross_attention(t, tape_linear(t, q, o, NO_VALUE),
                                                tape_linear(t, kv, b->in_text, NO_VALUE), HEADS);
     const ValueId gated = tape_geglu(t, tape_linear(t, ff, cross, NO_VALUE));
-    /* Some devices leave out the other concat, but not this one. */
+    /* Some devices remove the other concat from the tape, but not this one. */
     return tape_conv(t, conv_out, tape_concat(t, gated, h), 1, NO_VALUE, NO_VALUE);
 }
 
-/* Those that have none. */
+/* Emits the kinds that have no backward. */
 static ValueId emit_inferred(Tape *t, Bench *b)
 {
     static const char *const names[] = {"q", "k", "v"};
@@ -75,11 +75,11 @@ static ValueId emit_inferred(Tape *t, Bench *b)
     const ValueId x = tape_linear(t, qkv, tape_embedding(t, words, b->in_numbers), NO_VALUE);
     const ValueId y = tape_gelu(t, tape_causal_attention(t, x, HEADS));
     b->in_x = tape_input(t, N, SIDE, SIDE, C);
-    (void)y; /* nobody reads it */
+    (void)y; /* no operation reads it */
     return tape_conv_end(t, end, b->in_x);
 }
 
-/* Uniform in [-1, 1), in device memory: fp32, or the compute type. */
+/* Allocates device memory with random values, uniform in [-1, 1). narrow: in the compute type; otherwise in fp32. */
 static void *random_on(Device *device, int64_t n, uint64_t seed, bool narrow)
 {
     Error err = ERROR_INIT;
@@ -138,19 +138,19 @@ static void bench_close(Bench *b)
 
 /* ---- spoiling ---- */
 
-/* How the operation's own kernels and its library fail. */
+/* The result to spoil, and how the library and the project's own kernels behave. */
 static struct {
-    const OperationKind *kind; /* the real one */
+    const OperationKind *kind; /* the real kind */
     TapeResult result;
-    bool runs;                     /* it was spoiled by now */
-    bool pretends;                 /* that a library computed it */
-    bool own_too;                  /* our own kernels leave a NaN as well */
-    bool own_late, own_is_refused; /* they take an hour; there is no memory for them */
-    bool adds;                     /* to what lay there */
-    char left[RESULT_BYTES_MAX];   /* what it left before it was spoiled */
+    bool runs;                     /* the result has been spoiled */
+    bool pretends;                 /* the test pretends that a library computed the result */
+    bool own_too;                  /* the project's own kernels leave a NaN as well */
+    bool own_late, own_is_refused; /* own kernels take an hour; own kernels get no memory */
+    bool adds;                     /* the operation adds to the result's earlier value */
+    char left[RESULT_BYTES_MAX];   /* the result before it was spoiled */
 } spoiled;
 
-/* ---- what stands between the code and the clock, and the device ---- */
+/* ---- wrappers of the clock and of the device ---- */
 
 static uint64_t later_usec;
 static int await_fails;
@@ -160,11 +160,11 @@ __typeof__(clock_monotonic_usec) __real_clock_monotonic_usec, __wrap_clock_monot
 __typeof__(device_await) __real_device_await, __wrap_device_await;
 __typeof__(device_allocate) __real_device_allocate, __wrap_device_allocate;
 __typeof__(device_release) __real_device_release, __wrap_device_release;
-static int n_held; /* of the device's memory */
+static int n_held; /* allocations of device memory that are not released */
 
 uint64_t __wrap_clock_monotonic_usec(void) { return __real_clock_monotonic_usec() + later_usec; }
 
-/* Waits for 60 s instead if await_lasts, so that results that come late are there by then. */
+/* With await_lasts the wait may take 60 s, so that late results have arrived by then. */
 int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 {
     if (await_fails)
@@ -172,7 +172,7 @@ int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Erro
     return __real_device_await(device, fence, await_lasts ? 60 * USEC_PER_SEC : timeout_usec, err);
 }
 
-/* Our own kernels ask last. */
+/* With own_is_refused, refuses all allocations after the result was spoiled: those of the project's own kernels. */
 int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     if (spoiled.own_is_refused && spoiled.runs)
@@ -189,7 +189,8 @@ void __wrap_device_release(Device *device, void *memory)
 
 /* ---- operations that are spoiled ---- */
 
-/* Where no library is, our own kernels are those that computed it before: of the same inputs come the same bits. */
+/* Without a library, the project's own kernels also computed the result the first time: the same inputs must give the
+ * same bits. */
 static void check_same(const Tape *tape, const Operation *op, const ResultPlace *place)
 {
     static char left[RESULT_BYTES_MAX];
@@ -219,7 +220,7 @@ static void spoil(const Tape *tape, const Operation *op)
                       &nan, bytes);
 }
 
-/* No library computes any pass of what is to be our own. */
+/* Checks that no library computes any pass of an operation that must use the project's own kernels. */
 static void check_own(const Tape *tape, const Operation *op)
 {
     char plan[PLAN_MAX] = "";
@@ -270,14 +271,15 @@ static void look(Bench *b, bool backward, uint64_t until_usec, char text[TAPE_FI
         tape_backward(b->tape, &sink, NULL, NULL);
     tape_finite_end(f);
     (void)snprintf(text, TAPE_FINITE_TEXT_MAX, "%s", tape_finite_text(f));
-    assert_int_equal(device_synchronise(b->device, &err), 0); /* it only seems to fail */
+    /* the device works; only the wrapper failed */
+    assert_int_equal(device_synchronise(b->device, &err), 0);
     f = tape_finite_free(f);
-    /* The memory of a TapeFinite is given back, or kept whole while the device may use it. */
+    /* The memory of a TapeFinite is released, or all of it is kept if the device may still use it. */
     assert_int_equal(n_held, await_fails == -ETIMEDOUT ? held + 3 : held);
 }
 
-/* Spoils that result of that operation and looks; ret_plan gets what it has of a library. false: there is no such
- * result. */
+/* Spoils the given result of the given operation, and runs the check. ret_plan gets the name of the result's library
+ * plan. Returns false if there is no such result. */
 static bool look_at_spoiled(Bench *b, size_t operation, TapeResult result, bool backward,
                             char text[TAPE_FINITE_TEXT_MAX], char ret_plan[PLAN_MAX])
 {
@@ -298,13 +300,14 @@ static bool look_at_spoiled(Bench *b, size_t operation, TapeResult result, bool 
     tape_result_plan_text(b->tape, operation, result, ret_plan, PLAN_MAX);
     op->kind = spoiled.kind;
     if (*ret_plan)
-        ret_plan[strcspn(ret_plan, ":")] = '\0'; /* the entry is not told */
+        ret_plan[strcspn(ret_plan, ":")] = '\0'; /* the report does not contain the plan's entry */
     if (result == RESULT_PACKED)
         tape_set_weights(b->tape, b->weights);
     return true;
 }
 
-/* own: what is told of our own kernels where a library is. n_planned: how many results were a library's. */
+/* own: the expected text about the project's own kernels if a library computed the result. *n_planned counts such
+ * results. Returns how many results were checked: 0 or 1. */
 static int check(Bench *b, size_t operation, TapeResult result, bool backward, const char *own,
                  int *n_planned)
 {
@@ -320,7 +323,7 @@ static int check(Bench *b, size_t operation, TapeResult result, bool backward, c
     return 1;
 }
 
-/* Every result of every operation that has one; how many. */
+/* Checks every result of every operation. Returns how many there are. */
 static int check_all(ValueId (*emit)(Tape *, Bench *), bool backward, const char *own,
                      int *n_planned)
 {
@@ -347,7 +350,7 @@ static void what_is_finite_says_nothing(void **state)
     bench_close(&b);
 }
 
-/* A kind that is new wants a place in one of the tapes. */
+/* A new kind must be added to one of the two tapes. */
 static void all_kinds_are_there(void **state)
 {
     (void)state;
@@ -373,7 +376,7 @@ static void each_result_of_each_kind_is_named(void **state)
     (void)state;
     int n_planned = 0;
     assert_in_range(check_all(emit_trained, true, HINT, &n_planned), 80,
-                    82); /* not all pack alike */
+                    82); /* devices differ in the weights that they pack */
     assert_int_equal(check_all(emit_inferred, false, HINT, &n_planned), 8);
     if (!getenv("SDTRAIN_CUDA_LIBRARIES"))
         assert_int_equal(n_planned, 0);
@@ -419,7 +422,8 @@ static void infinity_is_not_finite_either(void **state)
     float large;
     Bench b;
     bench_open(&b, emit_trained, true);
-    const int64_t at = b.tape->operations[1].layer.weight; /* of the linear layer behind the time */
+    /* weight of the linear layer after the time embedding */
+    const int64_t at = b.tape->operations[1].layer.weight;
     for (int i = 0; i < 2; i++) {
         large = i == 0 ? 3e38f : -3e38f;
         device_upload(b.device, b.weights + at + i, &large, sizeof(large));
@@ -431,8 +435,8 @@ static void infinity_is_not_finite_either(void **state)
     bench_close(&b);
 }
 
-/* Looks that come before the tape runs: at weights by their names, at any other memory by what it is called, at a
- * loss. */
+/* Checks outside a run of the tape: weights are reported by their names, other memory by the name that the caller
+ * gives, and the loss as the loss. */
 static void what_no_operation_leaves_is_named(void **state)
 {
     (void)state;
@@ -503,7 +507,7 @@ static void a_device_that_breaks_is_quoted(void **state)
     bench_close(&b);
 }
 
-/* Neither a number nor a loss is told of where nobody could look; the first word stays. */
+/* If a check fails, the text reports no number and no loss, and later checks do not change it. */
 static void a_look_that_fails_says_where(void **state)
 {
     (void)state;
@@ -523,7 +527,8 @@ static void a_look_that_fails_says_where(void **state)
         assert_false(tape_finite_look_at_loss(f));
         assert_false(tape_finite_look(f, "more", DATA_F32, 1, b.weights));
         assert_string_equal(tape_finite_text(f), says);
-        assert_int_equal(device_synchronise(b.device, &err), 0); /* it only seems to fail */
+        /* the device works; only the wrapper failed */
+        assert_int_equal(device_synchronise(b.device, &err), 0);
         f = tape_finite_free(f);
     }
     bench_close(&b);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-nn.c - what needs no kernels: the parameter list against diffusers', the initial weights,
- * the planner's promise, the noise schedule. */
+/* test-nn.c - tests of code that needs no kernels: the parameter list compared with diffusers', the initial weights,
+ * the planner, the noise schedule. */
 #include "base/file.h"
 #include "base/number/philox.h"
 #include "base/test/testing.h"
@@ -40,7 +40,7 @@ static const UnetConfig tiny = {
     .use_linear_projection = true,
 };
 
-/* "name [dims]", as in the golden list. */
+/* Writes "name [dims]", as in the golden list. */
 static void format_parameter(const Parameter *p, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "%s [", p->name);
@@ -126,7 +126,8 @@ static void initial_weights_are_uniform_and_fixed(void **state)
             assert_true(largest == 0.0);
         } else {
             assert_true(largest <= bound * (1 + 1e-6));
-            if (n >= 500) { /* variance of a uniform draw: bound^2 / 3; five deviations of each */
+            /* a uniform draw has the variance bound^2 / 3; five deviations are allowed */
+            if (n >= 500) {
                 assert_true(fabs(sum / n) < 5.0 * bound / sqrt(3.0 * n));
                 assert_true(fabs(squares / n * 3.0 / (bound * bound) - 1.0) < 5.0 * sqrt(0.8 / n));
             }
@@ -139,7 +140,7 @@ static void initial_weights_are_uniform_and_fixed(void **state)
     assert_int_equal(conv->fan_in, 8 * 9);
 }
 
-/* No two buffers that are alive together overlap, in many random schedules. */
+/* In many random schedules, no two buffers that are alive at the same time overlap. */
 static void planned_buffers_never_overlap(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void planned_buffers_never_overlap(void **state)
 static void the_planner_uses_dead_memory_again(void **state)
 {
     (void)state;
-    PlannedBuffer b[10]; /* a chain: each lives while the next is made */
+    PlannedBuffer b[10]; /* a chain: each buffer is alive while the next one is made */
     size_t arena;
     for (int i = 0; i < 10; i++)
         b[i] = (PlannedBuffer){.bytes = 768, .first = i, .last = i + 1};
@@ -189,7 +190,7 @@ static void the_schedule_is_scaled_linear(void **state)
     assert_int_equal(s->n_steps, 1000);
     assert_true(fabs(s->alpha_bar[0] - (1.0 - 0.00085)) < 1e-15);
     assert_true(fabs(s->alpha_bar[999] / s->alpha_bar[998] - (1.0 - 0.012)) < 1e-14);
-    assert_true(fabs(s->alpha_bar[999] - 0.004660098513077238) < 1e-15); /* NumPy */
+    assert_true(fabs(s->alpha_bar[999] - 0.004660098513077238) < 1e-15); /* computed with NumPy */
     for (int t = 0; t < 1000; t++) {
         assert_true(t == 0 || s->alpha_bar[t] < s->alpha_bar[t - 1]);
         assert_true(fabs((double)s->signal[t] * (double)s->signal[t] +
@@ -203,7 +204,7 @@ static void the_schedule_is_scaled_linear(void **state)
     assert_null(none);
 }
 
-/* An odd side is halved upwards, and upsampled to what its skip has. */
+/* An odd side is halved and rounded up, and upsampled to the side of its skip connection. */
 static void any_sides_are_taken(void **state)
 {
     (void)state;

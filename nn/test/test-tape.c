@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-tape.c - what encoders emit beyond a U-Net, against float64: embedding, layers that are joined with their
- * biases, causal attention, GELU, the convolution padded at its end; what a tape cannot train; and who makes the
- * gradient of a bias. */
+/* test-tape.c - tests of the operations that only encoders use, against float64: embedding, layers that are joined with
+ * their biases, causal attention, GELU, the convolution padded at its end. Also tests tapes that cannot be trained, and
+ * which operation makes the gradient of a bias. */
 #include "kernels/test/testing-copy.h"
 #include "kernels/test/testing-reference.h"
 #include "nn/tape.h"
 
 #define TOLERANCE 2e-6
 
-/* Returns the same values in device memory. */
+/* Copies the values into new device memory. */
 static void *sent(Device *device, const void *values, size_t n_bytes)
 {
     Error err = ERROR_INIT;
@@ -18,7 +18,7 @@ static void *sent(Device *device, const void *values, size_t n_bytes)
     return memory;
 }
 
-/* Runs the tape forward once, and compares. */
+/* Runs the tape forward once, and compares the output with the expected values. */
 static void check_output(Tape *tape, Device *device, ValueId x, const void *input, size_t n_bytes,
                          ValueId y, const float *weights, const double *expected)
 {
@@ -52,7 +52,7 @@ static void assert_parameters(const Tape *tape, const char *const *names, size_t
         assert_string_equal(tape->parameters->items[i].name, names[i]);
 }
 
-/* to[row][c] = from x weight^T + bias. */
+/* Computes to = from * weight^T + bias, for rows of C elements. */
 static void linear_reference(const double *from, const float *weight, const float *bias, double *to)
 {
     for (size_t i = 0; i < TEXTS * TOKENS * C; i++) {
@@ -62,7 +62,7 @@ static void linear_reference(const double *from, const float *weight, const floa
     }
 }
 
-/* Returns element i of the attention of query `row` to the tokens up to itself, through GELU. */
+/* Returns element i of the attention of the query `row` to the tokens up to itself, after GELU. */
 static double seen_reference(const double *q, const double *k, const double *v, size_t row,
                              size_t i)
 {
@@ -120,7 +120,7 @@ static void a_text_layer_computes_what_it_says(void **state)
     device = device_free(device);
 }
 
-/* An image of 6 x 8 x 3 becomes one of 3 x 4 x 5. */
+/* The convolution, padded only at its end, turns an image of 6 x 8 x 3 into one of 3 x 4 x 5. */
 static void the_end_alone_is_padded(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void the_end_alone_is_padded(void **state)
     device = device_free(device);
 }
 
-/* Each tensor has its own largest gradient, joined or not. */
+/* Each parameter tensor gets its own largest gradient, even if its layer is joined with others. */
 static void joined_biases_are_tensors_of_their_own(void **state)
 {
     (void)state;
@@ -206,7 +206,8 @@ static void joined_biases_are_tensors_of_their_own(void **state)
     device = device_free(device);
 }
 
-/* Backward wants a copy of an image; for an encoder's images that would be gigabytes. */
+/* Backward needs a copy of an image in the workspace. A tape that is not trained has none; for an encoder's images it
+ * would take gigabytes. */
 static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
     device = device_free(device);
 }
 
-/* The error comes when the tape is planned, not when a step of training runs into it. */
+/* An operation without a backward is refused when the tape is planned, not during a step of training. */
 static void what_has_no_backward_is_not_trained(void **state)
 {
     (void)state;
@@ -251,9 +252,9 @@ static void what_has_no_backward_is_not_trained(void **state)
     device = device_free(device);
 }
 
-/* The first layer's gradients as the observer saw them, right after its backward. */
+/* The first layer's gradients, copied by the observer right after the layer's backward. */
 typedef struct Seen {
-    int n; /* backwards of it */
+    int n; /* how often the layer's backward has run */
     float *bias, *dy;
 } Seen;
 
@@ -278,7 +279,8 @@ static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
 /* The operation that reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
 typedef enum Reader { NOBODY, A_SILU, A_CONCAT, A_NORM } Reader;
 
-/* Emits a layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that one. */
+/* Emits a layer, a norm of its result, and a layer with the first result as its residual. So the norm's gradient is
+ * added to the residual's gradient. */
 static ValueId emit_normalised(Tape *tape, ValueId x)
 {
     enum { WIDTH = 2 * GATED };
@@ -290,8 +292,8 @@ static ValueId emit_normalised(Tape *tape, ValueId x)
     return tape_linear(tape, tape_linear_layer(tape, "c", WIDTH, 3, true), b, NO_VALUE);
 }
 
-/* Emits a layer, another one of the same input, and a GEGLU of the first: the gradients of the other layer and of its
- * SiLU come between the GEGLU's and the first layer's. Returns the output. */
+/* Emits two layers with the same input, and a GEGLU of the first layer's result. In backward, the gradients of the
+ * second layer and of its SiLU come between those of the GEGLU and of the first layer. Returns the output. */
 static ValueId emit_gated(Tape *tape, ValueId x, Reader reader)
 {
     const Layer first = tape_linear_layer(tape, "a", C, 2 * GATED, true);
@@ -357,7 +359,8 @@ static void check_gated(Device *device, Reader reader)
     free(seen.dy);
 }
 
-/* GEGLU or LayerNorm makes a bias' gradient if it writes last the gradient that is summed; else the layer does. */
+/* GEGLU or LayerNorm makes the gradient of a bias if it is the last to write the gradient that is summed; otherwise the
+ * layer makes it. */
 static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
 {
     (void)state;
@@ -369,7 +372,7 @@ static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
     device = device_free(device);
 }
 
-/* The operation that reads a tape's concat besides a norm and a layer. */
+/* Which operation reads the concat's result in addition to a norm and a layer. */
 typedef enum Other {
     NO_OTHER,
     OTHER_SILU,
@@ -387,7 +390,7 @@ static ValueId norm_of(Tape *tape, const char *name, ValueId x)
     return tape_group_norm(tape, tape_norm_layer(tape, name, c), x, 2, 1e-5, true);
 }
 
-/* Emits two values, the concat of both, and its readers. */
+/* Emits two values, their concat, and the operations that read the concat. */
 static void emit_concat(Tape *tape, Other other)
 {
     const ValueId x = tape_input(tape, 1, 1, ROWS, C);
@@ -418,7 +421,7 @@ static int n_of_kind(const Tape *tape, const char *kind)
     return n;
 }
 
-/* A concat leaves the tape where only a norm and layers read it, and the device reads two tensors as one. */
+/* A concat is removed from the tape if only a norm and layers read it, and the device reads two tensors as one. */
 static void a_concat_that_nobody_needs_leaves_the_tape(void **state)
 {
     (void)state;
@@ -437,7 +440,7 @@ static void a_concat_that_nobody_needs_leaves_the_tape(void **state)
             const Operation *op = &tape->operations[i];
             char text[128], says[128];
             if (op->layer.in != JOINED || op->layer.out == JOINED)
-                continue; /* the layer c */
+                continue; /* only the layer c is checked */
             tape_describe(tape, i, text, sizeof(text));
             (void)snprintf(says, sizeof(says), "linear 1x1x%d %s->%d c.weight", ROWS,
                            leaves ? "12+24" : "36", C);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-unet.c - the network against diffusers in float64 (tests/golden/make-unet.py): prediction,
- * loss, every gradient, ten optimizer steps, DDIM; and what the tape promises. */
+/* test-unet.c - compares the network with diffusers in float64 (tests/golden/make-unet.py): prediction, loss, every
+ * gradient, ten optimizer steps, DDIM. Also tests the guarantees of the tape. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -16,11 +16,11 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-/* Tolerances for the device that bench_open() opened. In bf16 a gradient has come through some 50 roundings to 8 bits:
- * all gradients together are near, and one that is small beside the others may be off by `of_each`. */
+/* Tolerances for the device that bench_open() opened. In bf16 a gradient is the result of some 50 roundings to 8 bits:
+ * all gradients together are close, but a gradient that is small compared with the others may be off by `of_each`. */
 static double tolerance, of_each;
 
-/* A gradient that is zero in exact arithmetic has nothing but rounding in it. */
+/* A gradient that is zero in exact arithmetic consists only of rounding errors. */
 static const double negligible = 1e-7;
 
 /* ---- golden files: the safetensors format is a length, a JSON header, and the tensors ---- */
@@ -106,7 +106,7 @@ static void golden_close(Golden *g)
     json_decref(g->settings);
 }
 
-/* All of "group/NAME" in one flat buffer. */
+/* Returns all tensors named "group/NAME" in one flat buffer. */
 static float *golden_flat(const Golden *g, const char *group, const ParameterList *list)
 {
     float *flat = calloc((size_t)list->n_elements, sizeof(float));
@@ -250,7 +250,7 @@ static void set_weights(Bench *b, const float *weights)
     network_set_weights(b->network, b->weights);
 }
 
-/* Noised latents, target and text of step i (from 0). */
+/* Loads the noised latents, the target and the text of step i (from 0). */
 static void load_step(Bench *b, const Golden *g, int i)
 {
     const float *x0 = tensor(g, "x0"), *noise = tensor(g, "noise"), *text = tensor(g, "text");
@@ -341,8 +341,8 @@ static void gradients_are_diffusers(void **state)
     }
 }
 
-/* Learning rate of step s (from 1) is lr * min(1, s / warmup); the average becomes the master after
- * the step ema_start and moves from the next one on. */
+/* Makes step `step` (from 1). Its learning rate is lr * min(1, step / warmup). After step ema_start the EMA is set to
+ * the master weights; from the next step on it moves. */
 static void optimizer_step(Bench *b, const Golden *g, int step, double norm, float *m, float *v,
                            float *ema)
 {
@@ -424,7 +424,7 @@ static void ddim_draws_diffusers_latents(void **state)
                                .guidance = setting(&g, "ddim_guidance"),
                                .v_prediction = v_prediction(&g),
                                .seed = (uint64_t)setting(&g, "ddim_seed")};
-        /* in one grain, and in grains of two: the last one is short where n is odd */
+        /* in grains of two, of which the last is short if n is odd; and in one grain */
         for (int grain = 2; grain <= g.n; grain += MAX(g.n - 2, 1)) {
             NetworkShape shape = {.grain = grain,
                                   .height = g.h,
@@ -453,7 +453,7 @@ static void ddim_draws_diffusers_latents(void **state)
     }
 }
 
-/* ---- what the tape promises ---- */
+/* ---- guarantees of the tape ---- */
 
 static void runs_repeat_their_bits(void **state)
 {
@@ -470,7 +470,7 @@ static void runs_repeat_their_bits(void **state)
     (void)forward_backward(&b, NULL, NULL);
     _cleanup_free_ float *first = download(&b, b.gradients, b.n_parameters);
 
-    load_step(&b, &g, 1); /* leaves other numbers everywhere in the arena */
+    load_step(&b, &g, 1); /* changes the numbers in the whole arena */
     (void)forward_backward(&b, NULL, NULL);
     load_step(&b, &g, 0);
     (void)forward_backward(&b, NULL, NULL);
@@ -511,7 +511,7 @@ typedef struct Coverage {
     unsigned char *times;
     int64_t n;
     Bench *bench;
-    float *seen; /* the gradients as they were when told */
+    float *seen; /* the gradients as they were when reported */
 } Coverage;
 
 static void count_ready(int64_t offset, int64_t n_elements, void *userdata)
@@ -545,7 +545,7 @@ static void every_gradient_is_told_once_and_final(void **state)
     }
 }
 
-/* In a real plan: no two buffers that are alive together overlap. */
+/* In the plan of a real network, no two buffers that are alive at the same time overlap. */
 static void the_plan_of_a_network_never_overlaps(void **state)
 {
     (void)state;
@@ -579,7 +579,8 @@ static int time_of(const Tape *tape, TapePhase phase, size_t operation)
 
 typedef struct Poison {
     Device *device;
-    char *keep, *nans; /* as large as the arena; as what is larger, arena or workspace */
+    /* keep: as large as the arena; nans: as large as the larger of arena and workspace */
+    char *keep, *nans;
 } Poison;
 
 static void poison_all(const Poison *poison, void *memory, size_t n_bytes)
@@ -587,8 +588,8 @@ static void poison_all(const Poison *poison, void *memory, size_t n_bytes)
     device_upload(poison->device, memory, poison->nans, n_bytes);
 }
 
-/* Fills everything that no later step may read with NaNs: all of the arena but the buffers that
- * were written and will be touched again, and the whole workspace. */
+/* Fills all memory that no later step may read with NaNs: the whole workspace, and the arena except the buffers that
+ * were written and are used again. */
 static bool poison_the_dead(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     const Poison *poison = userdata;
@@ -607,8 +608,8 @@ static bool poison_the_dead(const Tape *tape, TapePhase phase, size_t operation,
     return true;
 }
 
-/* Every read is declared, every first writer overwrites, and no kernel looks beyond its operands:
- * else a NaN gets into the gradients. */
+/* Tests that every read is declared, that every first writer overwrites, and that no kernel reads beyond its operands:
+ * otherwise a NaN would get into the gradients. */
 static void no_step_reads_dead_memory(void **state)
 {
     (void)state;
@@ -652,7 +653,7 @@ static void bad_shapes_are_refused(void **state)
     (void)device_free(device);
 }
 
-/* `test-unet brief`: the gradients of one network, for tools that are slow. */
+/* `test-unet brief` tests only the gradients of one network, for tools that are slow. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest brief[] = {cmocka_unit_test(gradients_are_diffusers)};
@@ -667,7 +668,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_step_reads_dead_memory),
         cmocka_unit_test(bad_shapes_are_refused),
     };
-    /* Only these run in bf16: the others look at values as fp32, or at nothing that depends on the type. */
+    /* Only these tests run in bf16: the others read values as fp32, or do not depend on the type. */
     const struct CMUnitTest narrow[] = {
         cmocka_unit_test(gradients_are_diffusers),
         cmocka_unit_test(ten_optimizer_steps_are_torchs),

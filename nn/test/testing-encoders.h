@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-encoders.h - the operations of Stable Diffusion 2's encoders, for tests and tools that need no weights: an
- * autoencoder's encoder, and a text encoder of one layer, as all are alike.
+ * autoencoder's encoder, and a text encoder with only one layer, since all its layers are alike.
  *
  * Ownership: the caller frees a Tape.
  * Units:     sides in pixels of the picture; n pictures, or texts.
- * Errors:    none; memory that is not there ends the process.
+ * Errors:    none; a failed allocation ends the process.
  * Threads:   any.
  */
 #pragma once

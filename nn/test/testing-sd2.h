@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-sd2.h - sd2-base, and every operation that one of its grains consists of.
+/* testing-sd2.h - the config of sd2-base, and a tape with every operation of one of its grains.
  *
  * Ownership: sd2_tape_new() gives the caller a Tape to tape_free(); nothing is planned or allocated for it.
  * Units:     sides in pixels of the latents: 64 for pictures of 512^2, 32 for 256^2.
@@ -28,8 +28,8 @@ static const UnetConfig sd2_base = {
 
 enum { SD2_TEXT_TOKENS = 77 };
 
-/* The operations of a grain are those of the tape, from operations[0] on: the kind is kind->name, the shape is in the
- * member of `shape` that the kind has. */
+/* Makes a tape whose operations, from operations[0] on, are those of a grain. The kind of an operation is kind->name;
+ * its shape is in the member of `shape` that belongs to the kind. */
 static inline Tape *sd2_tape_new(int side, int grain)
 {
     Error err = ERROR_INIT;

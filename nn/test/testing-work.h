@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-work.h - the bytes that an operation of a tape must move, and the floating-point operations that it must do.
  *
- * Bytes are the fewest that an operation can move: each input read once, each output written once, what is added to
- * read as well. Operations are those of the products: two for each pair that is multiplied and added.
+ * Bytes are the fewest that an operation can move: it reads each input once, writes each output once, and also reads
+ * each output that it adds to. Floating-point operations are those of the matrix products: two for each pair of numbers
+ * that is multiplied and added.
  *
  * Ownership: none.
  * Units:     bytes, floating-point operations; doubles, exact below 2^53.
@@ -36,7 +37,7 @@ static inline bool has_gradient(const Tape *tape, ValueId id)
     return id != NO_VALUE && tape->values[id].wants_gradient;
 }
 
-/* Without the weights of a matrix operation. */
+/* Returns the bytes of forward, without the weights of a matrix operation. */
 static inline double forward_bytes(const Tape *tape, const Operation *op)
 {
     double bytes = value_bytes(tape, op->out);
@@ -45,10 +46,10 @@ static inline double forward_bytes(const Tape *tape, const Operation *op)
     return bytes;
 }
 
-/* Without weights and their gradients. */
+/* Returns the bytes of backward, without weights and their gradients. */
 static inline double backward_bytes(const Tape *tape, const Operation *op)
 {
-    double bytes = value_bytes(tape, op->out); /* its gradient */
+    double bytes = value_bytes(tape, op->out); /* the output's gradient */
     if (op->kind->backward_reads & BACKWARD_READS_OUT)
         bytes += value_bytes(tape, op->out);
     for (int i = 0; i < INPUTS_MAX; i++) {
@@ -60,7 +61,7 @@ static inline double backward_bytes(const Tape *tape, const Operation *op)
     return bytes;
 }
 
-/* Returns the bytes that are moved to bring the gradients of the operation's parameters into the sums. */
+/* Returns the bytes that are moved to add the gradients of the operation's parameters to the sums. */
 static inline double take_bytes(const Operation *op)
 {
     const double bias = op->layer.bias < 0 ? 0 : 4.0 * op->layer.out;
@@ -98,7 +99,7 @@ static inline double phase_flop(const Tape *tape, const Operation *op, TapePhase
     return phase == TAPE_FORWARD ? one : (has_gradient(tape, op->in[IN_X]) ? 2 : 1) * one;
 }
 
-/* All that an operation moves in a phase, with its weights and their gradients. */
+/* Returns all bytes that an operation moves in a phase, with its weights and their gradients. */
 static inline double phase_bytes(const Tape *tape, const Operation *op, TapePhase phase)
 {
     double bytes;

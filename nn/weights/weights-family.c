@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* How a tensor of the family is named. Wrappers put prefixes in front, so all but the end may differ. */
+/* How a rule compares a tensor's name: with its end, or with any part. Wrappers put prefixes in front of names. */
 typedef enum RuleKind { ENDS, HOLDS } RuleKind;
 
 typedef struct Rule {
     const char *family;
     RuleKind kind;
     const char *tensor;
-    int dim; /* with the size; 0, a size of 0: any shape */
+    int dim; /* dimension that must have this size; a size of 0: any shape */
     int64_t size;
 } Rule;
 
@@ -28,10 +28,10 @@ typedef struct Rule {
 #define UPSCALER "an upscaler's U-Net"
 #define COMPVIS ", under the names of CompVis' code"
 
-/* The first rule that fits counts. Rules for additions to weights stand before those for the weights, rules for a
- * U-Net before those for the networks beside it in a pipeline. The numbers are widths: of the text (SD 1: 768,
- * SD 2: 1024), of what SDXL adds to the timestep (2816, its refiner 2560), of the picture that goes in (4 channels;
- * with a mask 9, a depth map 5, a picture 8). */
+/* The first rule that fits counts. Rules for additions to weights come before those for the weights, and rules for a
+ * U-Net before those for the other networks of a pipeline. The numbers are widths: of the text (SD 1: 768, SD 2: 1024),
+ * of SDXL's addition to the timestep (2816, its refiner 2560), of the input picture (4 channels; with a mask 9, with a
+ * depth map 5, with a second picture 8). */
 static const Rule rules[] = {
     {"a LoRA", HOLDS, ".lora_down.weight", 0, 0},
     {"a LoRA", HOLDS, ".lora.down.weight", 0, 0},

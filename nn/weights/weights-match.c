@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-/* The tensors of file and network that do not fit. */
+/* The differences between the tensors of a file and of a network. */
 typedef struct Misfits {
     size_t n_missing, n_extra, n_shapes, n_types;
-    const Parameter *missing, *shaped; /* the first of each; NULL: none */
+    const Parameter *missing, *shaped; /* the first of each kind; NULL: none */
     const SafetensorsEntry *extra, *has_shape, *typed;
 } Misfits;
 
@@ -62,7 +62,7 @@ static Misfits compare(const Safetensors *file, const ParameterList *network)
     return m;
 }
 
-/* " (and 3 more)"; "" where the first is the only one. */
+/* Writes a text such as " (and 3 more)", or "" if n is 1. */
 static const char *and_more(size_t n, char ret[32])
 {
     ret[0] = '\0';
@@ -73,7 +73,8 @@ static const char *and_more(size_t n, char ret[32])
 
 /* ---- prefixes ---- */
 
-/* Finds a tensor whose name ends with the network's first name; returns the length of the prefix before that. */
+/* Finds a tensor whose name ends with the name of the network's first parameter. Returns the length of the prefix
+ * before it; 0: there is no such tensor. */
 static size_t prefix_of(const Safetensors *file, const ParameterList *network, const char **ret)
 {
     const char *first = network->items[0].name;
@@ -89,7 +90,8 @@ static size_t prefix_of(const Safetensors *file, const ParameterList *network, c
     return 0;
 }
 
-/* Wrappers of modules and files of several networks put a word in front of each name. */
+/* Refuses a file whose names have a prefix. Wrappers of modules, and files of several networks, put a word in front of
+ * each name. */
 static int refuse_prefix(const char *source, const Safetensors *file, const ParameterList *network,
                          Error *err)
 {
@@ -112,7 +114,7 @@ static int refuse_prefix(const char *source, const Safetensors *file, const Para
                      all ? "" : ", and other tensors lie beside them", all ? "" : "only ");
 }
 
-/* ---- words ---- */
+/* ---- error texts ---- */
 
 int weights_refuse_other(const char *source, const Safetensors *file, const ParameterList *network,
                          Error *err)
@@ -128,7 +130,7 @@ int weights_refuse_other(const char *source, const Safetensors *file, const Para
                          : ", and not the network that the config says");
 }
 
-/* Refuses missing tensors, other tensors, or both. */
+/* Refuses a file with missing tensors, extra tensors, or both. */
 static int refuse_names(const char *source, const Misfits *m, const Safetensors *file, Error *err)
 {
     char shape[WEIGHTS_SHAPE_MAX], more[32], lacks[192] = "", has[320] = "";

@@ -6,7 +6,8 @@
 
 enum { STORE_OBJECTS_MAX = 4 << 20 };
 
-/* The folder that the key lies in, when it is a checkpoint's; *ret_rest is the key inside it. */
+/* Finds the checkpoint's folder that the key lies in; *ret_rest is the key inside the folder. -EINVAL: the key is not
+ * in a checkpoint's folder. */
 static int folder_of(const char *key, CheckpointName *ret, const char **ret_rest)
 {
     char folder[CHECKPOINT_FOLDER_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - see local.h.
  *
- * The space that a save needs is set aside as a sparse file of that size, which shrinks as the copies
- * grow, so that the ranks of a node, each counting sizes under the lock, keep below the bound together.
+ * A save reserves its space with a sparse file of that size, which shrinks as the copies grow. Each rank of a node
+ * counts the sizes of all files under the lock, so that all ranks together stay below the bound.
  *
  * Fault points: checkpoint.local (each copy).
  */
@@ -30,8 +30,8 @@ enum {
 struct CheckpointLocal {
     char *root;
     uint64_t max_bytes;
-    char folder[CHECKPOINT_FOLDER_MAX]; /* of the save under way */
-    int aside_fd;                       /* what it has set aside */
+    char folder[CHECKPOINT_FOLDER_MAX]; /* of the save in progress */
+    int aside_fd;                       /* the sparse file that reserves the save's space */
     char *aside;
     uint64_t aside_bytes;
 };
@@ -99,7 +99,7 @@ void checkpoint_local_drop(const CheckpointLocal *local, const char *key)
 {
     char path[PATH_MAX];
     if (local && path_of(local, key, path, NULL) == 0)
-        (void)unlink(path); /* a copy that stays is found bad again */
+        (void)unlink(path); /* if this fails, the next reader finds the bad copy again */
 }
 
 /* ---- one copy ---- */
@@ -149,7 +149,7 @@ int local_file_close(LocalFile *file, bool keep, Error *err)
         r = rename(file->path, name) < 0 ? -errno : 0;
     }
     if (!keep || !name || r < 0)
-        (void)unlink(file->path); /* what stays goes with its folder */
+        (void)unlink(file->path); /* if this fails, the file is removed with its folder */
     file->fd = fd_close(file->fd);
     free(TAKE_PTR(file->path));
     return r < 0 ? error_errno(err, r, "cannot write %s", name) : 0;
@@ -157,7 +157,7 @@ int local_file_close(LocalFile *file, bool keep, Error *err)
 
 /* ---- room ---- */
 
-/* -EBUSY when another rank counts for a second. */
+/* Locks the root. Returns -EBUSY if another rank holds the lock for one second. */
 static int lock_root(const CheckpointLocal *local)
 {
     char path[PATH_MAX];
@@ -185,7 +185,7 @@ static bool is_kept(const char *name, const char (*keep)[CHECKPOINT_FOLDER_MAX],
     return false;
 }
 
-/* All checkpoints but the kept ones. */
+/* Removes all checkpoints except those in keep. */
 static void remove_others(const CheckpointLocal *local, const char (*keep)[CHECKPOINT_FOLDER_MAX],
                           size_t n_keep)
 {
@@ -195,10 +195,10 @@ static void remove_others(const CheckpointLocal *local, const char (*keep)[CHECK
         char path[PATH_MAX];
         if (checkpoint_name_parse(e->d_name, &name) == 0 && !is_kept(e->d_name, keep, n_keep) &&
             path_of(local, e->d_name, path, NULL) == 0)
-            (void)folder_remove(path, NULL); /* what stays is counted */
+            (void)folder_remove(path, NULL); /* a folder that remains is counted */
     }
     if (dir)
-        (void)closedir(dir); /* reading only */
+        (void)closedir(dir); /* opened only for reading */
 }
 
 static int count_bytes(const CheckpointLocal *local, uint64_t *ret)
@@ -211,7 +211,7 @@ static int count_bytes(const CheckpointLocal *local, uint64_t *ret)
     for (FTSENT *e; (e = fts_read(tree));)
         if (e->fts_info == FTS_F)
             n_bytes += (uint64_t)e->fts_statp->st_size;
-    (void)fts_close(tree); /* reading only */
+    (void)fts_close(tree); /* opened only for reading */
     *ret = n_bytes;
     return 0;
 }
@@ -221,14 +221,14 @@ void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest)
     char keep[2][CHECKPOINT_FOLDER_MAX];
     _cleanup_fd_ int lock = lock_root(local);
     if (lock < 0)
-        return; /* there is none, or the next save does it */
+        return; /* there are no copies, or the next save removes them */
     checkpoint_name_format(&latest->name, keep[0]);
     memcpy(keep[1], latest->n_committed ? latest->committed[latest->n_committed - 1] : keep[0],
            sizeof(keep[1]));
     remove_others(local, (const char(*)[CHECKPOINT_FOLDER_MAX])keep, ELEMENTSOF(keep));
 }
 
-/* A file of n_bytes in the save's folder that counts until the copies do. */
+/* Reserves n_bytes with a sparse file in the save's folder, which is counted in place of the copies to come. */
 static int set_aside(CheckpointLocal *local, uint64_t n_bytes)
 {
     char path[PATH_MAX];
@@ -305,13 +305,13 @@ void checkpoint_local_forget(const CheckpointLocal *local, const char *folder)
 {
     char path[PATH_MAX];
     if (*folder && path_of(local, folder, path, NULL) == 0)
-        (void)folder_remove(path, NULL); /* what stays is removed before the next save */
+        (void)folder_remove(path, NULL); /* copies that remain are removed before the next save */
 }
 
 void checkpoint_local_end(CheckpointLocal *local, bool success)
 {
     if (local->aside && local->aside_fd >= 0)
-        (void)unlink(local->aside); /* else it goes with its folder */
+        (void)unlink(local->aside); /* otherwise the file is removed with its folder */
     local->aside_fd = fd_close(local->aside_fd);
     free(TAKE_PTR(local->aside));
     if (!success)
@@ -321,5 +321,6 @@ void checkpoint_local_end(CheckpointLocal *local, bool success)
 
 void checkpoint_local_clear(const CheckpointLocal *local)
 {
-    (void)folder_remove(local->root, NULL); /* what stays is bounded, and for no use */
+    /* copies that remain are bounded in size, and are not used */
+    (void)folder_remove(local->root, NULL);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local.h - copies of a checkpoint's objects on a disk of this node, so that a restore reads from
- * there what the node's ranks wrote.
+/* local.h - copies of a checkpoint's objects on a disk of this node, so that a restore can read the objects that the
+ * node's ranks wrote from this disk.
  *
- * A copy is never trusted. Its reader compares size and hash with the manifest's, drops a copy that
- * differs, and takes the object from the store. So nothing here is synced, and a copy that fails
- * costs a log line.
+ * A copy is never trusted. The reader compares a copy's size and hash with the manifest's, drops a copy that differs,
+ * and reads the object from the store. So copies are not synced, and a copy that fails only causes a log line.
  *
- * A copy's path is <dir>/<16 digits, of the store's URI>/<checkpoint's folder>/<object>. The node's
- * ranks share it and together stay below max_bytes; they count under a lock.
+ * A copy's path is <dir>/<16 digits, of the store's URI>/<checkpoint's folder>/<object>. The node's ranks share a
+ * store's copies and together stay below max_bytes; they count under a lock.
  *
  * Ownership: checkpoint_local_new() gives the caller a CheckpointLocal; free() accepts NULL.
  * Units:     bytes. A key is the store's: <folder>/<object>.
- * Errors:    -ENOSPC a full disk, or max_bytes; -errno of the file.
- * Threads:   any, and any process; one put at a time.
+ * Errors:    -ENOSPC: the disk is full, or max_bytes would be exceeded; -errno of file operations.
+ * Threads:   any thread of any process; one put at a time.
  */
 #pragma once
 
@@ -25,14 +24,14 @@ DEFINE_CLEANUP(CheckpointLocal, checkpoint_local_free)
 
 /* ---- for a restore ---- */
 
-/* 1: there is a copy of that size; 0: there is none; -EBADMSG: it has another size. local may be
+/* Returns 1 if there is a copy of that size, 0 if there is none, -EBADMSG if the copy has another size. local may be
  * NULL. */
 int checkpoint_local_has(const CheckpointLocal *local, const char *key, uint64_t n_bytes);
 int checkpoint_local_read(const CheckpointLocal *local, const char *key, uint64_t offset,
                           size_t n_bytes, void *to, Error *err);
 void checkpoint_local_drop(const CheckpointLocal *local, const char *key);
 
-/* A copy that is being written. It gets its name when it is closed with keep. */
+/* A copy that is being written. local_file_close() with keep gives the file its final name. */
 typedef struct LocalFile {
     int fd;
     char *path; /* owned */
@@ -45,18 +44,18 @@ int local_file_close(LocalFile *file, bool keep, Error *err);
 
 /* ---- for a save ---- */
 
-/* Removes all checkpoints but those in keep, and reserves n_bytes for the puts that follow;
- * checkpoint_local_end() ends it. */
+/* Removes all checkpoints except those in keep, and reserves n_bytes for the puts that follow. checkpoint_local_end()
+ * ends the reservation. */
 int checkpoint_local_begin(CheckpointLocal *local, const char (*keep)[CHECKPOINT_FOLDER_MAX],
                            size_t n_keep, uint64_t n_bytes, Error *err);
 int checkpoint_local_put(CheckpointLocal *local, const char *key, const struct iovec *parts,
                          size_t n_parts, Error *err);
-/* When all ranks have restored latest: removes all checkpoints but it and the one that was committed before it, which a
- * save would do, and a store that takes none needs done all the same. */
+/* Called when all ranks have restored `latest`. Removes all checkpoints except `latest` and the one that was committed
+ * before it. A save would do this, too, but the store may refuse all saves. */
 void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest);
-/* Gives the rest of the reservation back. Without success the last folder of keep is removed. */
+/* Releases the rest of the reservation. Without success the last folder of keep is removed. */
 void checkpoint_local_end(CheckpointLocal *local, bool success);
-/* Removes the copies of a checkpoint that was not written after all. */
+/* Removes the copies of a checkpoint that was not written in the end. */
 void checkpoint_local_forget(const CheckpointLocal *local, const char *folder);
-/* Removes all copies of this store's: the job is done and nobody will restore. */
+/* Removes all copies of this store's objects: the job is finished, and there will be no restore. */
 void checkpoint_local_clear(const CheckpointLocal *local);

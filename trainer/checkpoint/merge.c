@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge.c - how a history's list of segments stays short, and which objects it needs.
+/* merge.c - merges the segments of a history, so that their list stays short, and finds the objects that it needs.
  *
- * Like the levels of a log-structured merge tree: 16 segments of one level become one of the next, in a
- * new object; at most one merge a save, which is more than enough (1/16 + 1/256 + ... are due). A segment that
- * has become large is not copied again: of 1e9 steps that are saved each 1,000 about 4,000 segments are left.
+ * Segments have levels, as in a log-structured merge tree: 16 segments of one level become one segment of the next
+ * level, in a new object. There is at most one merge per save, which is more than enough (1/16 + 1/256 + ... are due).
+ * A large segment is not merged again: 1e9 steps that are saved every 1,000 steps give about 4,000 segments.
  */
 #include "trainer/checkpoint/metrics.h"
 
@@ -13,9 +13,10 @@
 #include <string.h>
 
 enum {
-    MERGE_BYTES_MAX = 8 << 20, /* a larger segment stays as it is: 16 of them fit memory */
-    READ_TRIES =
-        2, /* of what came with another hash, or did not come: it may be right in the store */
+    /* a larger segment is not merged: 16 segments must fit into memory */
+    MERGE_BYTES_MAX = 8 << 20,
+    /* reads of an object that failed or gave another hash; the object may be right in the store */
+    READ_TRIES = 2,
 };
 
 bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_first)
@@ -39,7 +40,7 @@ static int read_once(Store *store, const MetricsSegment *s, char *to, Error *err
     uint64_t n_bytes;
     int r = store_get_range(store, s->key, 0, (size_t)s->n_bytes, to, err);
     if (r == -EIO && store_head(store, s->key, &n_bytes, NULL) == 0 && n_bytes < s->n_bytes)
-        return -EBADMSG; /* it is cut off, which no disk will mend */
+        return -EBADMSG; /* the object is truncated, which a second read does not change */
     if (r < 0)
         return r;
     Hash found = hash_bytes(to, (size_t)s->n_bytes);
@@ -53,7 +54,7 @@ int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error 
 {
     int r = -EBADMSG;
     if (s->n_bytes == 0)
-        return 0; /* all that it was merged of is lost */
+        return 0; /* all segments that it was merged from are lost */
     for (int try = 0; r < 0 && r != -ENOENT && r != -EHOSTUNREACH && try < READ_TRIES; try++)
         r = read_once(store, s, to, err);
     return r;
@@ -103,7 +104,7 @@ int metrics_merge(Store *store, const MetricsSegment *parts, MetricsSegment *ret
     return 0;
 }
 
-/* ---- what is there ---- */
+/* ---- segments that exist ---- */
 
 static int compare_segment_key(const void *key, const void *object)
 {
@@ -114,7 +115,7 @@ int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
 {
     StoreList list = {0};
     int r = store_list(store, "metrics/", 64 * MANIFEST_SEGMENTS_MAX, &list, err);
-    if (r < 0 && r != -ENOTDIR) /* something else has the folder's name: nothing is there */
+    if (r < 0 && r != -ENOTDIR) /* if a file has the folder's name, there are no segments */
         return r;
     *ret = (MetricsGap){0};
     for (size_t i = 0; i < m->n_segments; i++) {
@@ -130,13 +131,13 @@ int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
     return 0;
 }
 
-/* ---- what is needed ---- */
+/* ---- segments that are needed ---- */
 
 typedef struct KeptFolder {
     CheckpointName name;
     uint64_t *keys; /* hashes of the keys that its manifest lists; owned */
     size_t n_keys;
-    bool stays; /* as of the last look */
+    bool stays; /* the folder is kept, as of the last check */
 } KeptFolder;
 
 struct MetricsKept {
@@ -211,8 +212,8 @@ static void forget_gone(MetricsKept *k)
     k->n = n;
 }
 
-/* Reads the manifests that stay and that may list a segment that ends at `from` or later. Returns the
- * largest step of one that cannot be read, or -1. */
+/* Reads the manifests that are kept and that may list a segment that ends at `from` or later. Returns the largest step
+ * of a manifest that cannot be read now, or -1. */
 static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
                              const Manifest *latest, const bool *keep, int64_t from)
 {
@@ -226,12 +227,12 @@ static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
             continue;
         KeptFolder *f = find_kept(k, name);
         int r = !f && name->step >= from ? read_kept(k, store, name, &err) : 0;
-        if (r == -EBADMSG) /* what came may be wrong where what is there is not */
+        if (r == -EBADMSG) /* the read may have been wrong although the object is right */
             r = read_kept(k, store, name, &err);
         if (r < 0)
             log_warning("which metrics the checkpoint of step %lld lists is not known: %s",
                         (long long)name->step, err.text);
-        if (r < 0 && r != -EBADMSG && r != -ENOENT) /* else nobody can ever read the list */
+        if (r < 0 && r != -EBADMSG && r != -ENOENT) /* otherwise the list is lost for ever */
             unread = MAX(unread, name->step);
         f = f ?: find_kept(k, name);
         if (f)
@@ -264,7 +265,7 @@ static int64_t last_step(const char *key)
     CheckpointName name = {0};
     int64_t first;
     int r = metrics_key_parse(key, &name, &first);
-    assert(r == 0); /* it was taken for one */
+    assert(r == 0); /* the caller has checked that it is such a key */
     return name.step;
 }
 

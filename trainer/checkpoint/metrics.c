@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - the committed segments of a history become one file.
+/* metrics.c - joins the committed segments of a history into one file.
  *
- * A file that was published before is not thrown away: it may hold what is left of a lost segment. The file
- * and the segments become one text, line by line. Only where they differ about a step, or have no step in
- * common, the file is of another history; it stays, and this history gets a name of its own.
+ * A file that was published before is not discarded: it may hold the lines of a lost segment. The file and the segments
+ * are joined line by line. If they differ about a step, or have no step in common, the file belongs to another history:
+ * it stays, and this history's metrics get another name.
  */
 #include "trainer/checkpoint/metrics.h"
 
@@ -18,7 +18,7 @@ typedef struct Publish {
     Store *store;
     const Manifest *manifest;
     const char *key;
-    char *old; /* what lies under the key, owned; NULL: it cannot be read */
+    char *old; /* the object that the key had before, owned; NULL: it cannot be read */
     size_t n_old;
     char *text; /* owned */
     size_t n_bytes;
@@ -75,16 +75,16 @@ static int gather(Publish *p, Error *err)
     return gather_segments(p, err);
 }
 
-/* ---- with what was published before ---- */
+/* ---- joining with the file that was published before ---- */
 
 typedef struct Lines {
     const char *text;
-    size_t n_bytes; /* from the present line on */
-    size_t n;       /* of the present line; 0: there is none */
+    size_t n_bytes; /* number of bytes from the current line on */
+    size_t n;       /* length of the current line; 0: there is none */
     int64_t step;
 } Lines;
 
-/* False: it is not text of ours. The step is the first number of a line. */
+/* Goes to the next line. Returns false if the text is not metrics. The step is the first number of a line. */
 static bool next_line(Lines *l)
 {
     const int64_t before = l->n > 0 ? l->step : -1;
@@ -111,8 +111,8 @@ static void copy_line(Lines *from, char *to, size_t *at)
     *at += from->n;
 }
 
-/* Both texts in one, of *ret_bytes; and how many lines the old one had that ours lacked, of our steps.
- * False: they are of two histories. */
+/* Joins both texts in `to`, of *ret_bytes. *ret_filled: how many of this history's steps only the old text had. Returns
+ * false if the texts belong to two histories. */
 static bool unite(const Publish *p, char *to, size_t *ret_bytes, int64_t *ret_filled)
 {
     Lines ours = {.text = p->text, .n_bytes = p->n_bytes};
@@ -142,7 +142,7 @@ static int put(const Publish *p, const char *key, StorePutFlags flags, Error *er
     return store_put(p->store, key, &(struct iovec){p->text, p->n_bytes}, 1, flags, err);
 }
 
-/* A file of another history: somebody may want it. */
+/* Writes the metrics under another key, beside a file of another history, which may still be wanted. */
 static int put_beside(const Publish *p, Error *err)
 {
     char folder[CHECKPOINT_FOLDER_MAX], key[CHECKPOINT_FOLDER_MAX + 16];
@@ -164,7 +164,7 @@ static int put_over(Publish *p, Error *err)
         return put_beside(p, err);
     p->gap.n_steps -= MIN(n_filled, p->gap.n_steps);
     if (n_bytes == p->n_old)
-        return 0; /* it has all of ours */
+        return 0; /* the old file has all of these lines */
     free(p->text);
     p->text = TAKE_PTR(both);
     p->n_bytes = n_bytes;

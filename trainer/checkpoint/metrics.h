@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - merges, finds and keeps the objects that hold a history's metrics.
  *
- * Each save adds one segment, and a manifest lists all of its history. To keep the list short,
- * METRICS_FAN_IN neighbours of one level become one object of the next level: a million saves make a
- * list of some tens. Objects are never overwritten. A part of a merged one stays as long as any
- * manifest lists it.
+ * Each save adds one segment, and a manifest lists all segments of its history. To keep the list short, METRICS_FAN_IN
+ * neighbours of one level become one object of the next level: a million saves make a list of some tens. Objects are
+ * never overwritten. The parts of a merged object stay as long as any manifest lists them.
  *
  * Ownership: as each function says.
  * Units:     steps, bytes.
- * Errors:    -ENOENT and -EBADMSG: a segment is lost, its steps are a gap, and the job goes on. Others say
- *            nothing about it.
+ * Errors:    -ENOENT and -EBADMSG: a segment is lost, its steps are a gap, and the job continues. Other errors do not
+ *            show whether a segment is lost.
  * Threads:   the writer's.
  */
 #pragma once
 
 #include "trainer/checkpoint/list.h"
 
-/* Finds the first METRICS_FAN_IN neighbours that should become one; false: there are none. */
+/* Finds the first METRICS_FAN_IN neighbours that should be merged; false: there are none. */
 bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_first);
 /* Reads METRICS_FAN_IN parts and joins them. *ret has no key and no checksums yet; the caller frees
  * *ret_text, of ret->n_bytes. */
@@ -24,31 +23,32 @@ int metrics_merge(Store *store, const MetricsSegment *parts, MetricsSegment *ret
                   Error *err);
 /* Reads a segment's text, of exactly s->n_bytes, and verifies its hash. */
 int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error *err);
-/* Tells whether this error means that the segment is lost. */
+/* Returns whether this error means that the segment is lost. */
 bool metrics_is_lost(int r);
-/* Adds n_steps of the segment's, which have no line. */
+/* Adds n_steps of the segment to the gap: steps that have no line. */
 void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps);
-/* Counts as a gap the steps of listed objects that are missing or have another size, and lines that
- * were lost before a merge. */
+/* Computes the gap: the steps of listed objects that are missing or have another size, and lines that were lost before
+ * a merge. */
 int metrics_look(Store *store, const Manifest *manifest, MetricsGap *ret, Error *err);
 
-/* Segments that the store has refused, and that wait until it takes them. At most 64 MiB: the oldest go. */
+/* Segments that the store has refused, and that wait until the store accepts them. They have at most 64 MiB: the oldest
+ * are dropped. */
 typedef struct MetricsMissed MetricsMissed;
 MetricsMissed *metrics_missed_new(void);
 MetricsMissed *metrics_missed_free(MetricsMissed *missed);
-/* Copies the text. */
+/* Adds a segment. Copies the text. */
 void metrics_missed_add(MetricsMissed *missed, const MetricsSegment *segment, const char *text);
-/* How many steps of those that the newest commit lists wait. */
+/* Returns how many of the steps that the newest commit lists are in segments that still wait. */
 int64_t metrics_missed_steps(const MetricsMissed *missed, const Manifest *latest);
-/* Puts those that the newest commit lists, and forgets the others. An error: some still wait. */
+/* Puts the segments that the newest commit lists, and drops the others. After an error some segments still wait. */
 int metrics_missed_put(MetricsMissed *missed, Store *store, const Manifest *latest, Error *err);
 
 /* Remembers which segments the older manifests of a store list, so that each manifest is read once. */
 int metrics_kept_new(MetricsKept **ret);
 MetricsKept *metrics_kept_free(MetricsKept *kept);
 DEFINE_CLEANUP(MetricsKept, metrics_kept_free)
-/* Finds the segments that neither latest nor the manifest of a folder with keep[folder] lists; returns how
- * many. keys has room for all objects and gets pointers into the catalogue. A kept manifest that cannot
- * be read keeps every segment that it may list. */
+/* Finds the segments that neither `latest` nor the manifest of a folder with keep[folder] lists. Returns how many. keys
+ * has room for all objects and gets pointers into the catalogue. If a kept manifest cannot be read, every segment that
+ * it may list is kept. */
 size_t metrics_unlisted(MetricsKept *kept, Store *store, const Catalogue *catalogue,
                         const Manifest *latest, const bool *keep, const char **keys);

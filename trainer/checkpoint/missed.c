@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* missed.c - segments of metrics that the store has refused while it took the checkpoint itself.
+/* missed.c - segments of metrics that the store has refused although it accepted the checkpoint itself.
  *
- * The manifest lists such segments under their keys, so they are put under these as soon as the store takes them: with
- * the next save, and at the process's end. Then older manifests have them, too. The lines of a save that fails, or is
- * refused, are in the next save's segment; the newest commit shows which manifest lists a segment.
+ * The manifest lists such segments under their keys, so they are put under these keys as soon as the store accepts
+ * them: with the next save, and at the end of the process. The segments are then complete for older manifests, too. If
+ * a save fails or is refused, its lines are also in the next save's segment; so only segments that the newest commit
+ * lists are put.
  *
  * Fault points: checkpoint.missed (each try).
  */
@@ -16,7 +17,7 @@
 
 #include <string.h>
 
-enum { MISSED_BYTES_MAX = 64 << 20 }; /* 200,000 steps at least */
+enum { MISSED_BYTES_MAX = 64 << 20 }; /* room for at least 200,000 steps */
 
 typedef struct MissedSegment {
     MetricsSegment segment;
@@ -86,9 +87,8 @@ static int put_again(Store *store, const MissedSegment *m, Error *err)
     if (r < 0)
         return error_errno(err, r, "cannot write %s", m->segment.key);
     r = store_put(store, m->segment.key, &part, 1, STORE_IF_ABSENT, err);
-    return r == -EEXIST
-               ? 0
-               : r; /* the answer to the put before was lost: only that save has this key */
+    /* -EEXIST: an earlier put succeeded, but its answer was lost; only that save has this key */
+    return r == -EEXIST ? 0 : r;
 }
 
 int metrics_missed_put(MetricsMissed *m, Store *store, const Manifest *latest, Error *err)

@@ -11,21 +11,22 @@
 #include <unistd.h>
 
 enum {
-    CLAIM_TRIES = 8,   /* while somebody else puts the number first */
-    OWNERS_KEPT = 256, /* older ones are not needed */
-    READ_BACK_SEC = 2, /* where two puts of one number may pass each other */
+    CLAIM_TRIES = 8,   /* if other writers put the number first */
+    OWNERS_KEPT = 256, /* records of older owners are not needed */
+    READ_BACK_SEC = 2, /* pause if two puts of one number may both succeed */
 };
 
 struct CheckpointOwner {
     Store *store;
     OwnerRecord record;
-    char *text; /* owned; the object's; NULL: it is damaged, and a manifest names the owner */
+    /* text of the owner's object, owned; NULL: the object is damaged, and a manifest names the owner */
+    char *text;
     bool puts_if_absent;
-    int64_t holds[OWNERS_KEPT]; /* older owners of the own history */
+    int64_t holds[OWNERS_KEPT]; /* numbers of older owners of the own history */
     size_t n_holds;
 };
 
-/* The numbers that are there, ascending. */
+/* The numbers of all owners in the store, ascending. */
 typedef struct Owners {
     int64_t *numbers;
     size_t n;
@@ -59,7 +60,7 @@ static void owners_clear(Owners *o) { free(o->numbers); }
 
 static int64_t highest_of(const Owners *o) { return o->n > 0 ? o->numbers[o->n - 1] : 0; }
 
-/* ret_text may be NULL. */
+/* Reads the record of the owner `number`. ret_text may be NULL. */
 static int read_owner(Store *store, int64_t number, OwnerRecord *ret, char **ret_text, Error *err)
 {
     char key[OWNER_KEY_MAX], source[CHECKPOINT_URI_MAX];
@@ -80,11 +81,11 @@ static int read_owner(Store *store, int64_t number, OwnerRecord *ret, char **ret
 
 static bool is_damage(int r) { return r == -EBADMSG || r == -EFBIG; }
 
-/* Reports whether the record of an earlier owner, read with this error, says nothing: it is nobody's, or a newer
- * program's, and so not known to be of the own history. */
+/* Returns whether an earlier owner's record can be ignored that was read with this error: it is damaged, missing or
+ * from a newer program, and so not known to belong to the own history. */
 static bool says_nothing(int r) { return is_damage(r) || r == -ENOENT || r == -EPROTONOSUPPORT; }
 
-/* -CHECKPOINT_NOT_OWNER; other: NULL when its object cannot be read. */
+/* Returns -CHECKPOINT_NOT_OWNER with a text about the owner. other: the owner's record; NULL if it cannot be read. */
 static int refuse(Store *store, int64_t number, const OwnerRecord *other, Error *err)
 {
     char who[256] = "somebody whose object cannot be read";
@@ -107,7 +108,7 @@ typedef struct Claimant {
     bool puts_if_absent;
 } Claimant;
 
-/* Only a job that goes on from one of them takes manifests that nobody claims. */
+/* Manifests without an owner may be used only by a job that continues from one of them. */
 static int check_unclaimed(const Claimant *c, Error *err)
 {
     StoreList list = {0};
@@ -128,8 +129,8 @@ static bool is_of_submission(const Claimant *c, const OwnerRecord *o)
     return strcmp(o->submission, c->facts->submission) == 0;
 }
 
-/* Formats the claim of an operator's request, which counts once: a submission and a request always give the same
- * claim. */
+/* Formats the claim of an operator's request. A submission and a request always give the same claim, so that a request
+ * counts only once. */
 static void format_act(const Claimant *c, char ret[33])
 {
     char words[160];
@@ -137,7 +138,7 @@ static void format_act(const Claimant *c, char ret[33])
     (void)hash_format(hash_bytes(words, (size_t)n), ret);
 }
 
-/* Has this submission owned the folder before? With an act: by that very act? */
+/* *ret: whether this submission has owned the folder before; with an act, whether it did so by the same act. */
 static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *err)
 {
     char act[33] = "";
@@ -146,7 +147,7 @@ static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *
         format_act(c, act);
     for (size_t i = owners->n; i-- > 0 && !*ret;) {
         OwnerRecord o;
-        Error ignored = ERROR_INIT; /* a record that cannot be read or is gone counts for nothing */
+        Error ignored = ERROR_INIT; /* a record that cannot be read or is missing is ignored */
         int r = read_owner(c->store, owners->numbers[i], &o, NULL, &ignored);
         if (r < 0 && !says_nothing(r))
             return error_set(err, r, "%s", ignored.text);
@@ -160,7 +161,7 @@ static void format_closed(int64_t number, char ret[OWNER_CLOSED_KEY_MAX])
     (void)snprintf(ret, OWNER_CLOSED_KEY_MAX, OWNER_CLOSED "%lld", (long long)number);
 }
 
-/* Has that very run recorded that it is over? A run that was killed has not. */
+/* *ret: whether the run that owns the folder has recorded that it has ended. A run that was killed has not. */
 static int is_closed(const Claimant *c, const OwnerRecord *o, bool *ret, Error *err)
 {
     char key[OWNER_CLOSED_KEY_MAX];
@@ -177,7 +178,7 @@ static int is_closed(const Claimant *c, const OwnerRecord *o, bool *ret, Error *
     return r;
 }
 
-/* Returns 1 if the folder is this submission's (*ret is its claim), 0 if the folder may be taken over. */
+/* Returns 1 if the folder belongs to this submission (*ret is its claim), 0 if the folder may be taken over. */
 static int judge_highest(const Claimant *c, const Owners *owners, CheckpointOwner *ret, Error *err)
 {
     const int64_t highest = highest_of(owners);
@@ -252,7 +253,7 @@ static int fill_record(const Claimant *c, int64_t number, OwnerRecord *ret, Erro
     return r < 0 ? error_errno(err, r, "cannot draw a claim's id") : 0;
 }
 
-/* Is the object under our number ours? */
+/* Checks that the object under this owner's number has this owner's claim. */
 static int read_back(CheckpointOwner *o, Error *err)
 {
     OwnerRecord found;
@@ -262,7 +263,7 @@ static int read_back(CheckpointOwner *o, Error *err)
     return r;
 }
 
-/* -EEXIST: somebody else was first. */
+/* Puts a claim with this number. Returns -EEXIST if another writer was first. */
 static int put_claim(const Claimant *c, int64_t number, CheckpointOwner *o, Error *err)
 {
     char key[OWNER_KEY_MAX];
@@ -281,7 +282,7 @@ static int put_claim(const Claimant *c, int64_t number, CheckpointOwner *o, Erro
                   err);
     if (r < 0 || c->puts_if_absent)
         return r;
-    /* After this pause every writer that looked before our put has put, too. */
+    /* After this pause every writer that listed the owners before this put has put its claim, too. */
     for (unsigned left = READ_BACK_SEC; left > 0;)
         left = sleep(left);
     r = read_back(o, err);
@@ -304,7 +305,7 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
     return r;
 }
 
-/* Logs why the work of an owner before is not in this history: it has another job or other data. */
+/* Logs why the work of an earlier owner is not part of this history: it has another job or other data. */
 static void report_other(const OwnerRecord *o, const CheckpointFacts *facts)
 {
     CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};
@@ -318,7 +319,7 @@ static void report_other(const OwnerRecord *o, const CheckpointFacts *facts)
              (long long)o->number, differences);
 }
 
-/* Notes which of the older owners wrote what this job goes on with; the oldest ones are removed. */
+/* Notes which older owners wrote parts of this job's history. Records of the oldest owners are removed. */
 static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const Owners *owners,
                         Error *err)
 {
@@ -332,7 +333,7 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
         owner_key_format(owners->numbers[i], key);
         if (n_older - i >= OWNERS_KEPT) {
             char closed[OWNER_CLOSED_KEY_MAX];
-            Error none = ERROR_INIT; /* most have no such object */
+            Error none = ERROR_INIT; /* most owners have no such object */
             format_closed(owners->numbers[i], closed);
             (void)store_delete(o->store, closed, &none);
             if (store_delete(o->store, key, &why) < 0)
@@ -389,9 +390,9 @@ CheckpointOwner *checkpoint_owner_free(CheckpointOwner *o)
     return NULL;
 }
 
-/* ---- afterwards ---- */
+/* ---- after the claim ---- */
 
-/* Puts an owner object again that somebody removed although nobody has taken over. */
+/* Puts an owner object again that was removed although no other writer has taken the folder over. */
 static int put_again(CheckpointOwner *o, Error *err)
 {
     char key[OWNER_KEY_MAX];
@@ -415,7 +416,7 @@ int checkpoint_owner_look(CheckpointOwner *o, Error *err)
     char key[OWNER_KEY_MAX];
     uint64_t n_bytes;
     if (highest <= o->record.number && o->record.number < OWNER_NUMBER_MAX) {
-        /* The listing may lag behind. */
+        /* The listing may lag behind, so the next number is looked up. */
         Error none = ERROR_INIT;
         owner_key_format(o->record.number + 1, key);
         r = store_head(o->store, key, &n_bytes, &none);
@@ -435,14 +436,14 @@ int checkpoint_owner_look(CheckpointOwner *o, Error *err)
     if (o->puts_if_absent || !o->text)
         return 0;
     r = read_back(o, err);
-    return is_damage(r) ? 0 : r; /* a damaged object is not anybody's claim */
+    return is_damage(r) ? 0 : r; /* a damaged object is not another writer's claim */
 }
 
 int checkpoint_owner_close(CheckpointOwner *o, Error *err)
 {
     char key[OWNER_CLOSED_KEY_MAX];
     int r = checkpoint_owner_look(o, err);
-    if (r < 0 || !o->text) /* nobody knows its claim */
+    if (r < 0 || !o->text) /* the claim is not known */
         return r;
     format_closed(o->record.number, key);
     return store_put(o->store, key, &(struct iovec){o->record.claim, strlen(o->record.claim)}, 1, 0,

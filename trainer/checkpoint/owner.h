@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* owner.h - makes sure that one submission at a time writes below a checkpoint URI.
  *
- * Two jobs that save to one URI would remove each other's checkpoints. So the first writer puts
- * owner/1, a writer that takes the folder over puts the next number, each if absent
- * (protocol/owner.h), and the highest number owns the folder. The number is in the name of all that
- * its owner writes (CheckpointName.owner), so generations compare as (number, generation), and even
- * a folder that was never finished names its owner. All generations of a submission share its
- * number.
+ * Two jobs that save to one URI would remove each other's checkpoints. So the first writer puts owner/1, a writer that
+ * takes the folder over puts the next number, each if absent (protocol/owner.h), and the highest number owns the
+ * folder. The number is in the name of everything that its owner writes (CheckpointName.owner), so generations compare
+ * as (number, generation), and even a folder that was never finished names its owner. All generations of a submission
+ * share its number.
  *
- * The first writer may claim a folder without owners if it holds no manifest, or if the writer goes
- * on from one of its manifests. Taking over from another owner must be asked for (OwnerTakes).
+ * The first writer may claim a folder without owners if it holds no manifest, or if the writer continues from one of
+ * its manifests. Taking over from another owner must be allowed explicitly (OwnerTakes).
  *
- * Where put-if-absent is not atomic, two writers may put one number, and the later one stays. So a
- * claim is read back after a pause, and again at each look.
+ * If a store's put-if-absent is not atomic, two writers may put one number, and the later put remains. So a claim is
+ * read back after a pause, and again at each check.
  *
- * The own history is what owners with this job's identity and data wrote: a job that took over from
- * them goes on with their bits. Nothing of other owners is ever removed.
+ * The own history is everything that owners with this job's identity and data wrote: a job that took over from them
+ * continues their state. Objects of other owners are never removed.
  *
  * Ownership: checkpoint_owner_claim() gives the caller a CheckpointOwner, which borrows the store.
  * Units:     none.
- * Errors:    -CHECKPOINT_NOT_OWNER: another owns the folder, and the text names it; those of the
+ * Errors:    -CHECKPOINT_NOT_OWNER: another submission owns the folder, and the text names it. Others are those of the
  *            store.
  * Threads:   one at a time.
  */
@@ -30,16 +29,16 @@
 
 typedef struct CheckpointOwner CheckpointOwner;
 
-/* Claims the folder, or takes it over as far as claim allows; a run may always take over from a run
- * that has closed. resumes: the manifest in this folder that the writer goes on from; NULL: none. */
+/* Claims the folder, or takes it over if `claim` allows this; a run may always take over from a run that has closed.
+ * resumes: the manifest in this folder that the writer continues from; NULL: none. */
 int checkpoint_owner_claim(Store *store, const CheckpointFacts *facts, const CheckpointClaim *claim,
                            const Manifest *resumes, CheckpointOwner **ret, Error *err);
 CheckpointOwner *checkpoint_owner_free(CheckpointOwner *owner);
 DEFINE_CLEANUP(CheckpointOwner, checkpoint_owner_free)
-/* Checks that no other has taken the folder over. An own claim that was lost is put again. */
+/* Checks that no other submission has taken the folder over. If the own claim is missing, it is put again. */
 int checkpoint_owner_look(CheckpointOwner *owner, Error *err);
-/* A `sdtrainer run` says that it has ended and writes no more: the next run may take the folder over. */
+/* Records that a `sdtrainer run` has ended and writes no more: the next run may take the folder over. */
 int checkpoint_owner_close(CheckpointOwner *owner, Error *err);
 int64_t checkpoint_owner_number(const CheckpointOwner *owner);
-/* Tells whether the owner of that number wrote a part of the own history. */
+/* Returns whether the owner with that number wrote a part of the own history. */
 bool checkpoint_owner_holds(const CheckpointOwner *owner, int64_t number);

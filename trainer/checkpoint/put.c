@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* put.c - see put.h.
  *
- * Objects are put deferred and flushed together: on file:// one commit of the file system's journal
- * serves all, on S3 they travel while the next ones are hashed and copied. So what they point to,
- * headers and texts that are made here, is kept until the flush.
+ * Objects are put deferred and flushed together: on file:// one commit of the file system's journal serves all, on S3
+ * they are sent while the next objects are hashed and copied. So headers and texts that are made here are kept until
+ * the flush.
  *
- * Copies on this node's disk (local.h) are written beside, and given up at the first
- * trouble.
+ * Copies on this node's disk (local.h) are written at the same time; after the first error no more copies are written.
  *
  * Fault points: checkpoint.object (each).
  */
@@ -34,7 +33,8 @@ static uint64_t bytes_about(const CheckpointWriter *w, const ObjectRecord *recor
 {
     const uint64_t n = record->kind == OBJECT_PLANS ? strlen(w->options.plans)
                                                     : (uint64_t)record->count * sizeof(float);
-    return 65536 + (record->kind == OBJECT_MOMENTS ? 2 * n : n); /* with a header, or a text */
+    /* includes space for a header or a text */
+    return 65536 + (record->kind == OBJECT_MOMENTS ? 2 * n : n);
 }
 
 static void begin_copies(Put *p, const PutPlan *plan)
@@ -91,14 +91,15 @@ static int put_object(Put *p, const ObjectRecord *record, struct iovec *parts, s
     }
     ret->hash = hasher_digest(hasher);
     ret->crc = crc;
-    /* Without STORE_IF_ABSENT, which costs a look at each large object: the attempt in its name is random. */
+    /* STORE_IF_ABSENT is not used, as it costs a request for each large object: the random attempt makes the name
+     * unique. */
     r = store_put(p->writer->options.store, key, parts, n_parts, STORE_DEFER, err);
     if (r == 0)
         copy_object(p, key, parts, n_parts);
     return r;
 }
 
-/* Takes over what a deferred put points to. */
+/* Keeps a text that a deferred put points to; checkpoint_put_objects() frees it after the flush. */
 static char *until_flush(Put *p, char *text)
 {
     CheckpointWriter *w = p->writer;
@@ -109,7 +110,7 @@ static char *until_flush(Put *p, char *text)
 static int put_text(Put *p, const ObjectRecord *record, const char *text, ObjectReport *ret,
                     Error *err)
 {
-    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* read only */
+    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* only read */
     return put_object(p, record, &part, 1, ret, err);
 }
 
@@ -132,12 +133,12 @@ static int put_weights(Put *p, const ObjectRecord *record, SnapshotKind kind, Ob
         return r;
     ret->header = hash_bytes(header, n_bytes);
     struct iovec parts[] = {{until_flush(p, header), n_bytes},
-                            {(void *)(uintptr_t)from, /* read only */
+                            {(void *)(uintptr_t)from, /* only read */
                              (size_t)record->count * sizeof(float)}};
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }
 
-/* The same hash as train_state_chunk_hash(). */
+/* Computes the same hash as train_state_chunk_hash(). */
 static int snapshot_chunk_hash(const CheckpointWriter *w, const ObjectRecord *record, Hash *ret)
 {
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
@@ -158,7 +159,7 @@ static int put_moments(Put *p, const ObjectRecord *record, ObjectReport *ret, Er
     const size_t n_bytes = (size_t)record->count * sizeof(float);
     const float *m = snapshot_range(w, SNAPSHOT_MOMENTS_M, record->first, record->count);
     const float *v = snapshot_range(w, SNAPSHOT_MOMENTS_V, record->first, record->count);
-    struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* read only */
+    struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* only read */
                             {(void *)(uintptr_t)v, n_bytes}};
     if (snapshot_chunk_hash(w, record, &ret->chunk) < 0)
         return error_set(err, -ENOMEM, "%s: out of memory", record->key);
@@ -196,12 +197,13 @@ static int put_segment(Put *p, const CheckpointName *name, const char *text, Met
     s->hash = hash_bytes(text, (size_t)s->n_bytes);
     s->crc = crc32c(0, text, (size_t)s->n_bytes);
     metrics_key_format(name, s->first, s->last, s->key);
-    struct iovec part = {(void *)(uintptr_t)text, (size_t)s->n_bytes}; /* read only */
+    struct iovec part = {(void *)(uintptr_t)text, (size_t)s->n_bytes}; /* only read */
     return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT, err);
 }
 
-/* A store that is away or full keeps the save from being written anyway, and the lines for the next try.
- * Where nothing but metrics is refused, they are listed all the same, and put as soon as the store takes them. */
+/* Whether an error of a put of metrics fails the save. If the store is unreachable or full, the save would fail anyway,
+ * and the lines wait for the next save. If the store refuses only metrics, the manifest lists them all the same, and
+ * they are put as soon as the store accepts them. */
 static bool fails_the_save(int r)
 {
     return r == -EHOSTUNREACH || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
@@ -230,7 +232,7 @@ static int put_own_metrics(Put *p, const CheckpointName *name, MetricsSegment *r
     return 0;
 }
 
-/* Where it cannot be done now, the next save tries. */
+/* Puts merged metrics if a merge is due. After an error the next save tries again. */
 static void put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *ret)
 {
     CheckpointWriter *w = p->writer;
@@ -264,7 +266,7 @@ static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Erro
     return r;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole put ---- */
 
 static int put_records(Put *p, WriterReport *own, Error *err)
 {
@@ -292,7 +294,7 @@ int checkpoint_put_objects(CheckpointWriter *w, const PutPlan *plan, WriterRepor
     int r = put_records(&p, own, err);
     if (r == 0)
         r = put_metrics(&p, &plan->name, ret_metrics, err);
-    /* Also after a failure: the store may still be reading what was put before. */
+    /* Flushes after a failure, too: the store may still be reading the data of earlier puts. */
     int q = store_flush(w->options.store, r == 0 ? err : NULL);
     while (w->n_texts > 0)
         free(w->texts[--w->n_texts]);

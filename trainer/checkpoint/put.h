@@ -3,8 +3,8 @@
  *
  * Ownership: borrows everything.
  * Units:     bytes.
- * Errors:    the first one of the store's; -ENOMEM. Whatever it is, no put is under way any more
- *            when the function returns, so the snapshot may change.
+ * Errors:    the first error of the store; -ENOMEM. In any case all puts have ended when the function returns, so the
+ *            snapshot may change.
  * Threads:   the writer's.
  */
 #pragma once
@@ -16,7 +16,7 @@ enum { COMMITTED_KEPT = 2 };
 
 typedef struct PutPlan {
     CheckpointName name;
-    char committed[COMMITTED_KEPT][CHECKPOINT_FOLDER_MAX]; /* "" where there is none */
+    char committed[COMMITTED_KEPT][CHECKPOINT_FOLDER_MAX]; /* "": there is none */
 } PutPlan;
 
 /* How a save changes the list of metrics. A segment without a key does not exist. */
@@ -26,7 +26,7 @@ typedef struct PutMetrics {
     size_t merged_at;       /* index of the first segment that is replaced */
 } PutMetrics;
 
-/* Puts the objects that this rank owns, and on rank 0 the metrics; all of them are durable when it
- * returns 0. own gets every object whose put was begun. */
+/* Puts the objects that this rank owns, and on rank 0 the metrics; all of them are durable when the function returns 0.
+ * own gets every object whose put was begun. */
 int checkpoint_put_objects(CheckpointWriter *writer, const PutPlan *plan, WriterReport *own,
                            PutMetrics *ret_metrics, Error *err);

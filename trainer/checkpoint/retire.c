@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retire.c - which checkpoints go, and in which order.
+/* retire.c - removes checkpoints that are no longer needed, in a safe order.
  *
- * The history is read from the newest committed manifest, not from the listing: a manifest that was
- * written and never committed, or invalidated later, is not in it. A manifest whose step lies beyond
- * the newest commit's stays until a commit passes it: where the record of the commits was lost or is
- * an old one, that manifest is the committed one.
+ * The history is read from the newest committed manifest, not from the listing: a manifest that was written and never
+ * committed, or invalidated later, is not in it. A manifest whose step lies beyond the newest commit's stays until a
+ * commit reaches that step: if the record of the commits was lost or is an old one, that manifest is the committed one.
  *
- * A checkpoint goes manifest first, so that a removal cut short leaves a folder without one, which
- * the next retirement takes; the objects of a folder go together. Everything is judged by names and
- * by the listing's sizes; the manifests of the checkpoints that count are read.
+ * A checkpoint's manifest is removed first, so that an interrupted removal leaves a folder without a manifest, which
+ * the next retirement removes; the objects of a folder are removed together. Decisions depend on names and on the sizes
+ * in the listing; only manifests of checkpoints that may count as whole are read.
  *
  * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
  * and before the metrics').
@@ -33,7 +32,8 @@ typedef struct Retire {
     size_t removed;
 } Retire;
 
-/* Has a generation of this owner's after this one written anything? Then it decides what stays. */
+/* Returns whether a newer generation of this owner has written anything. Then the newer generation decides what is
+ * kept. */
 static bool is_over(const Catalogue *c, const CheckpointOwner *owner, int64_t generation)
 {
     const int64_t number = checkpoint_owner_number(owner);
@@ -50,7 +50,7 @@ static bool is_over(const Catalogue *c, const CheckpointOwner *owner, int64_t ge
     return false;
 }
 
-/* Reports whether the folder's manifest can be read and every object is there with its size. */
+/* Returns whether the folder's manifest can be read and every object exists with its size. */
 static bool is_whole(const Retire *t, const char *folder)
 {
     _cleanup_(manifest_freep) Manifest *m = NULL;
@@ -83,7 +83,7 @@ static size_t find_folder(const Retire *t, const char *folder)
     return SIZE_MAX;
 }
 
-/* k = 0 is the newest. */
+/* Returns the folder of the history's k-th newest checkpoint; k = 0 is the newest. */
 static void history_at(const Retire *t, size_t k, char folder[CHECKPOINT_FOLDER_MAX])
 {
     if (k == 0)
@@ -106,16 +106,16 @@ static void decide(Retire *t)
         history_at(t, k, folder);
         CheckpointName name;
         int r = checkpoint_name_parse(folder, &name);
-        assert(r == 0); /* manifest_parse() let no other in */
+        assert(r == 0); /* manifest_parse() has checked all names */
         oldest_step = name.step;
         size_t i = find_folder(t, folder);
         if (i == SIZE_MAX || !t->catalogue.folders[i].has_manifest)
-            continue; /* retired before, perhaps half */
+            continue; /* removed before, perhaps only in part */
         t->keep[i] = whole < t->keep_last || is_kept_step(t, name.step);
         if (whole < t->keep_last && is_whole(t, folder))
             whole++;
     }
-    /* The history's list is bounded: older folders are judged only by their step. */
+    /* The history's list is bounded: folders older than the list are judged only by their step. */
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
         if (!checkpoint_owner_holds(t->owner, f->name.owner))
@@ -145,7 +145,7 @@ static int remove_manifest(Retire *t, const CatalogueFolder *f, Error *err)
     return r;
 }
 
-/* keys: room for all of the catalogue's. */
+/* Removes the objects with these n keys. */
 static int remove_keys(Retire *t, const char **keys, size_t n, Error *err)
 {
     if (n == 0)
@@ -159,7 +159,7 @@ static int remove_keys(Retire *t, const char **keys, size_t n, Error *err)
     return r;
 }
 
-/* Removes all but the folder's manifest. */
+/* Removes all objects of the folder except its manifest. keys: room for all keys of the catalogue. */
 static int remove_folder(Retire *t, const CatalogueFolder *f, const char **keys, Error *err)
 {
     size_t n = 0;
@@ -186,7 +186,7 @@ static int remove_segments(Retire *t, const char **keys, Error *err)
     return remove_keys(t, keys, n_own, err);
 }
 
-/* Removes the sets that ranks computed by before there was a commit: a manifest has the set now. */
+/* Removes the plan sets that ranks used before the first commit: a manifest has the set now. */
 static int remove_plan_sets(Retire *t, const char **keys, Error *err)
 {
     const StoreList *all = &t->catalogue.objects;
@@ -242,22 +242,22 @@ int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *late
     return r;
 }
 
-/* ---- what is unfinished ---- */
+/* ---- unfinished objects ---- */
 
 typedef struct Sweeper {
     const CheckpointOwner *owner;
     int64_t generation;
 } Sweeper;
 
-/* Reports whether the unfinished object or empty folder was begun by the history, under a name that only a job's
- * writers use; a folder's key ends in '/'. All else below the URI belongs to others. */
+/* Returns whether this history has begun the unfinished object or empty folder, under a name that only a job's writers
+ * use; the key of a folder ends in '/'. Everything else below the URI belongs to others. */
 static bool may_sweep(void *context, const char *key)
 {
     const Sweeper *s = context;
     CheckpointName name;
     int64_t number;
     char folder[CHECKPOINT_FOLDER_MAX];
-    if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// probes a server with it */
+    if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// probes a server with such objects */
         return true;
     if (strcmp(key, "metrics.jsonl") == 0 || strcmp(key, "metrics/") == 0 ||
         owner_key_parse(key, &number) == 0 || is_plan_set(key))

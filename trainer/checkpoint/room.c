@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* room.c - what follows a save for which the store had no room.
- *
- * Old checkpoints go after a commit is told. Where none can be written there is none to be told of, so a store that is
- * full of our own old ones would stay so for ever. They go by the same rule as after a commit, and nothing else goes:
- * if that is too little, only the operator knows what else may.
+/* room.c - frees space after a save for which the store had no space.
+ * Old checkpoints are usually removed after a commit. But a full store accepts no checkpoint that could be committed,
+ * so a store full of this job's own old checkpoints would stay full for ever. They are removed here by the same rule as
+ * after a commit, and nothing else is removed: if this is not enough, only the operator knows what else can be deleted.
  */
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/writer.h"
@@ -28,7 +27,8 @@ static uint64_t data_bytes(const CheckpointWriter *w, const ObjectRecord *o)
     }
 }
 
-/* Those of the newest commit, when it has the same objects: headers and indexes count. */
+/* Returns about how many bytes the next save needs: the sizes of the newest commit, with headers and indexes, if it has
+ * the same objects; otherwise only the data. */
 static uint64_t next_bytes(const CheckpointWriter *w)
 {
     const ObjectTable *table = writer_table(w);
@@ -42,7 +42,7 @@ static uint64_t next_bytes(const CheckpointWriter *w)
 CheckpointRoom room_measure(const CheckpointWriter *w)
 {
     uint64_t n_free;
-    Error said = ERROR_INIT; /* who cannot tell says nothing */
+    Error said = ERROR_INIT; /* some stores cannot report their free space */
     if (store_free_bytes(w->options.store, &n_free, &said) < 0)
         return (CheckpointRoom){0};
     return (CheckpointRoom){.next_bytes = next_bytes(w), .free_bytes = n_free};
@@ -56,7 +56,8 @@ void room_make(CheckpointWriter *w, Error *err)
     const long long keep_last = w->options.keep_last;
     const int r = err->code;
     Error said = ERROR_INIT;
-    (void)writer_retire(w, &said); /* it has said so; what is free says what came of it */
+    /* writer_retire() logs its errors; the free space that is measured next shows the effect */
+    (void)writer_retire(w, &said);
     const CheckpointRoom room = room_measure(w);
     if (room.next_bytes == 0)
         (void)error_prefix(err, r,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save.c - what the writer's thread does with one snapshot.
+/* save.c - saves one snapshot, in the writer's thread.
  *
- * All ranks make the same collective calls whatever goes wrong locally: the plan, or that the store
- * does not answer (broadcast by rank 0), EMA (gathered from the chunks' owners, when ranks hold only
- * shards), reports (all-gather), outcome (broadcast by rank 0). A rank that fails keeps its error,
- * skips its remaining writes and states that in its report; then nobody writes a manifest. Only a comm
- * that fails ends a save early.
+ * All ranks make the same collective calls, whatever fails locally: rank 0 broadcasts the plan, or an error of the
+ * store; the EMA is gathered from the chunks' owners if ranks hold only shards; all ranks gather the reports; rank 0
+ * broadcasts the outcome. A rank that fails keeps its error, skips its remaining writes and reports the error; then no
+ * manifest is written. Only an error of the comm ends a save early.
  *
  * Objects are put deferred and flushed together before they are reported (put.c), so
  * everything that the manifest names is durable before the manifest is.
@@ -40,8 +39,8 @@ static void fail(Save *s, int r, const Error *err)
 
 /* ---- agreement ---- */
 
-/* Rank 0: is the folder this job's? Before any rank of this generation writes, and after a save that
- * failed, this also finds out whether the store answers, and removes what dead writers left. */
+/* Rank 0: checks that the folder is this job's. Before any rank of this generation writes, and after a failed save,
+ * also checks that the store answers, and removes unfinished objects of dead writers. */
 static int query_store(CheckpointWriter *w, Error *err)
 {
     Store *store = w->options.store;
@@ -51,7 +50,8 @@ static int query_store(CheckpointWriter *w, Error *err)
     if (r < 0 || w->asked)
         return r;
     if (w->claimed) /* just now: the store did not answer when this generation began */
-        (void)writer_retire(w, &said); /* logs an error; the save finds out what it means */
+        /* logs an error; if the error persists, the save fails later */
+        (void)writer_retire(w, &said);
     said = ERROR_INIT;
     r = checkpoint_sweep(store, w->owner, w->options.facts.generation, NULL, &said);
     if (r == -EHOSTUNREACH || r == -CHECKPOINT_NOT_OWNER)
@@ -71,11 +71,11 @@ static int query_store(CheckpointWriter *w, Error *err)
 }
 
 typedef struct SaveAgreement {
-    Error error; /* code 0: go on */
+    Error error; /* code 0: the save continues */
     PutPlan plan;
 } SaveAgreement;
 
-/* Plans a folder that nobody has written to: attempts differ even between two jobs that had one name. */
+/* Plans a folder that no writer has used: attempts differ even between two jobs with the same name. */
 static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
 {
     plan->name = (CheckpointName){.step = w->snapshot.scalars.step,
@@ -94,7 +94,7 @@ static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
     return r;
 }
 
-/* Checks the plan that rank 0 sends: its text is put into names of folders that are kept and removed. */
+/* Checks the plan that rank 0 sends: its texts become names of folders that are kept and removed. */
 static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err)
 {
     CheckpointName name;
@@ -115,7 +115,7 @@ static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err
     return 0;
 }
 
-/* Returns the comm's error. Without a store that answers no rank tries for itself. */
+/* Returns the comm's error. If the store does not answer rank 0, no rank tries to write to it. */
 static int agree_on_plan(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -125,7 +125,8 @@ static int agree_on_plan(Save *s, Error *err)
         if (r < 0 && a.error.code == 0)
             a.error = (Error){.code = r, .text = "unknown failure"};
         if (r >= 0)
-            a.error = ERROR_INIT; /* a store that looked before it put may have left a text there */
+            /* a store that tests for an object before a put may have left a text in the error */
+            a.error = ERROR_INIT;
     }
     int r = comm_broadcast(w->options.reports, 0, &a, sizeof(a), err);
     if (r < 0)
@@ -142,7 +143,7 @@ static int agree_on_plan(Save *s, Error *err)
 
 /* ---- reports ---- */
 
-/* Returns 0 when every rank has written all of its part, else the first rank's error. */
+/* Returns 0 if every rank has written all of its part, otherwise the first rank's error. */
 static int judge_reports(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -176,8 +177,8 @@ static int gather_reports(Save *s, Error *err)
 
 /* ---- the manifest (rank 0) ---- */
 
-/* Reports whether a rank's report of one object is good: the object is that rank's, reported once, and as large as it
- * must be. */
+/* Returns whether a rank's report of one object is valid: the object is that rank's, is reported only once, and has a
+ * valid size. */
 static bool report_good(const Save *s, const Manifest *m, int rank, const ObjectReport *report)
 {
     if (report->index >= m->n_objects || report->n_bytes > INT64_MAX)
@@ -222,7 +223,7 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
     return 0;
 }
 
-/* Lists the segments that were listed before, merged, then this checkpoint's own. */
+/* Lists the segments of the newest commit, some of them merged, and then this checkpoint's own segment. */
 static void take_segments(const Save *s, Manifest *m)
 {
     const Manifest *latest = s->writer->latest;
@@ -235,7 +236,7 @@ static void take_segments(const Save *s, Manifest *m)
     }
     if (put->segment.key[0])
         m->segments[m->n_segments++] = put->segment;
-    if (m->n_segments > MANIFEST_SEGMENTS_MAX) { /* 190 million steps at least */
+    if (m->n_segments > MANIFEST_SEGMENTS_MAX) { /* after at least 190 million steps */
         log_warning("the history's list of metrics is full: steps %lld to %lld leave it",
                     (long long)m->segments[0].first, (long long)m->segments[0].last);
         m->metrics_first = m->segments[1].first;
@@ -243,7 +244,7 @@ static void take_segments(const Save *s, Manifest *m)
     }
 }
 
-/* Takes over the history that was committed before. */
+/* Copies the history of the newest commit, and adds that commit to it. */
 static void take_history(const Save *s, Manifest *m)
 {
     const Manifest *latest = s->writer->latest;
@@ -314,7 +315,7 @@ static int write_manifest(Save *s, Error *err)
     r = fault("checkpoint.manifest.before");
     if (r < 0)
         return error_errno(err, r, "cannot write %s", key);
-    r = writer_own(w, err); /* it may have been taken over while the objects went up */
+    r = writer_own(w, err); /* another writer may have taken the folder over during the upload */
     if (r < 0)
         return r;
     r = store_put(w->options.store, key, &(struct iovec){text, strlen(text)}, 1, STORE_IF_ABSENT,
@@ -340,7 +341,8 @@ static void take_back_manifest(Save *s)
     w->written = manifest_free(w->written);
 }
 
-/* Removes the objects of a failed save, once all ranks know that it has no manifest: a full disk has room again. */
+/* Removes the objects of a failed save, once all ranks know that it has no manifest. This frees space on a full
+ * disk. */
 static void take_back_objects(Save *s)
 {
     const size_t n_objects = (size_t)s->own->n_objects;
@@ -367,14 +369,14 @@ static void take_back_objects(Save *s)
                     err.text);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole save ---- */
 
 typedef struct SaveOutcome {
     Error error;
     Hash hash, digest;
 } SaveOutcome;
 
-/* Returns the comm's error; the save's own is in s->error. */
+/* Returns the comm's error; the save's own error is in s->error. */
 static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -403,14 +405,16 @@ static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 
     r = fault("checkpoint.gathered");
     if (r < 0) {
-        (void)error_errno(&local, r, "after gathering the checkpoint's reports"); /* kept below */
+        /* fail() keeps the error */
+        (void)error_errno(&local, r, "after gathering the checkpoint's reports");
         fail(s, r, &local);
     }
     if (w->rank == 0 && s->error.code == 0) {
         r = write_manifest(s, &local);
         if (r < 0) {
             fail(s, r, &local);
-            take_back_manifest(s); /* before the others know and remove their objects */
+            /* before the other ranks receive the outcome and remove their objects */
+            take_back_manifest(s);
         }
     }
     if (w->rank == 0) {
@@ -423,7 +427,7 @@ static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
     r = comm_broadcast(w->options.reports, 0, outcome, sizeof(*outcome), err);
     error_from_outside(&outcome->error);
     if (r == 0 && outcome->error.code == 0)
-        outcome->error = s->error; /* whatever rank 0 makes of it */
+        outcome->error = s->error; /* this rank's failure counts even if rank 0 reports none */
     return r < 0 ? error_prefix(err, r, "announcing the checkpoint") : 0;
 }
 
@@ -451,6 +455,7 @@ void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
     result->digest = outcome.digest;
     for (size_t i = 0; w->written && i < w->written->n_objects; i++)
         result->n_bytes += w->written->objects[i].n_bytes;
+    /* checkpoint_writer_new() has checked that the URI fits */
     (void)snprintf(result->uri, sizeof(result->uri), "%s/%s/manifest.json",
-                   store_uri(w->options.store), s.folder); /* writer_new checked that it fits */
+                   store_uri(w->options.store), s.folder);
 }

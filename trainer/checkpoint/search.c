@@ -11,10 +11,10 @@ struct CheckpointSearch {
     Store *store;
     const CheckpointFacts *own;
     Catalogue catalogue; /* folders newest first */
-    size_t next;         /* folder that is looked at next */
+    size_t next;         /* index of the folder to check next */
     CheckpointPassed *passed;
-    size_t n_passed;  /* more than are kept */
-    size_t n_foreign; /* of them: another job's */
+    size_t n_passed;  /* may be more than `passed` holds */
+    size_t n_foreign; /* how many of n_passed are of another job */
 };
 
 int checkpoint_search_new(Store *store, const CheckpointFacts *own, CheckpointSearch **ret,
@@ -45,10 +45,12 @@ CheckpointSearch *checkpoint_search_free(CheckpointSearch *s)
     return NULL;
 }
 
-/* A trouble of this one manifest; another one may be good. A bad sector says -EIO each time. */
+/* Whether the error concerns only this manifest; then another manifest may be good. A bad sector gives -EIO each
+ * time. */
 static bool is_of_one(int r) { return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EFBIG; }
 
-/* A listing may lag behind: what it lacks, or shows with another size, is asked for by name. */
+/* Checks that an object exists with its size. A listing may lag behind: an object that is not in it, or has another
+ * size there, is looked up by its name. */
 static int check_object(const CheckpointSearch *s, const char *folder, const ObjectRecord *o,
                         Error *err)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshot.c - this rank's part of the state at one step, in host memory.
  *
- * The copies are put on LANE_OUT and run beside training. The fence after them is waited for twice: by
- * LANE_COMPUTE before the next write of the state (train_state_before_write()), and by the writer's thread before
- * it reads them. Where a save blocks and the host may read device memory, nothing is copied but the EMA that
- * other ranks need.
+ * The copies run on LANE_OUT in parallel with training. The fence after the copies is waited for twice: by LANE_COMPUTE
+ * before the next write of the state (train_state_before_write()), and by the writer's thread before it reads the
+ * copies. If a save blocks and the host can read device memory, only the EMA that other ranks need is copied.
  *
- * Memory that cannot be allocated and copies that do not arrive fail only the save: the rank reports that.
+ * If memory cannot be allocated or copies do not arrive, only the save fails, and the rank reports this.
  *
  * Fault points: checkpoint.memory, checkpoint.copied.
  */
@@ -52,7 +51,7 @@ int snapshot_new(CheckpointWriter *w)
 void snapshot_clear(CheckpointWriter *w)
 {
     Snapshot *p = &w->snapshot;
-    /* Copies that never arrive keep their memory: the device may still write to it. */
+    /* If copies never arrived, their memory is kept: the device may still write to it. */
     const bool idle = p->device && device_is_idle(p->device);
     for (SnapshotKind kind = 0; kind < SNAPSHOT_KINDS; kind++) {
         if (idle)
@@ -67,7 +66,7 @@ void snapshot_clear(CheckpointWriter *w)
 
 /* ---- memory ---- */
 
-/* Reports whether the parts are written from the state itself. */
+/* Returns whether objects are written directly from the state, without copies. */
 static bool is_lent(const CheckpointWriter *w, const TrainState *state)
 {
     return w->options.blocking && device_host_view(state->device, state->weights);
@@ -78,10 +77,10 @@ static bool is_complete(const CheckpointWriter *w, const TrainState *state)
     return state->zero_stage == 0 || w->size == 1;
 }
 
-/* Reports whether this rank ever needs the chunk, whatever files it writes the chunk into. */
+/* Returns whether this rank needs the chunk in any save, whichever files the save has. */
 static bool has_place(const CheckpointWriter *w, SnapshotKind kind, int64_t c)
 {
-    const ObjectTable *table = &w->tables[1]; /* has the files of the other table, too */
+    const ObjectTable *table = &w->tables[1]; /* also has the files of the other table */
     if (chunk_owner(c, w->size) == w->rank)
         return true;
     if (kind == SNAPSHOT_WEIGHTS)
@@ -136,7 +135,7 @@ static void take_scalars(CheckpointWriter *w, const TrainState *state)
     p->ema_complete = is_complete(w, state);
 }
 
-/* Reports whether this rank writes the chunk in this save, or another rank gets it from this one. */
+/* Returns whether this rank needs a copy of the chunk in this save: to write it, or to send it to other ranks. */
 static bool copies(const CheckpointWriter *w, SnapshotKind kind, int64_t c)
 {
     const ObjectKind file = kind == SNAPSHOT_WEIGHTS ? OBJECT_WEIGHTS : OBJECT_EMA_WEIGHTS;
@@ -211,14 +210,15 @@ int snapshot_await(CheckpointWriter *w, Error *err)
     if (r == 0) {
         r = fault("checkpoint.copied");
         if (r < 0)
-            (void)error_errno(err, r, "a copy out of device memory"); /* returns r */
+            /* the error's code is r already */
+            (void)error_errno(err, r, "a copy out of device memory");
     }
     if (r < 0)
-        p->error = *err; /* kept, whatever the caller does with err */
+        p->error = *err; /* kept in case the caller discards err */
     return r < 0 ? error_prefix(err, r, "copying the state") : 0;
 }
 
-/* ---- what is read of it ---- */
+/* ---- reading the snapshot ---- */
 
 const float *snapshot_range(const CheckpointWriter *w, SnapshotKind kind, int64_t first,
                             int64_t count)
@@ -227,13 +227,15 @@ const float *snapshot_range(const CheckpointWriter *w, SnapshotKind kind, int64_
     const int64_t each = w->layout.chunk_elements, c = first / each;
     assert(count > 0 && part->chunks[c]);
     for (int64_t k = c + 1; k <= (first + count - 1) / each; k++)
-        assert(part->chunks[k] == part->chunks[k - 1] + each); /* neighbours lie side by side */
+        /* neighbouring chunks must be contiguous */
+        assert(part->chunks[k] == part->chunks[k - 1] + each);
     return part->chunks[c] + first % each;
 }
 
 /* ---- the EMA of other ranks ---- */
 
-/* A rank whose copies failed takes part without them, and what comes of it is not used. */
+/* Returns the memory for the EMA; NULL: the copies of this rank failed. Such a rank still takes part in the gathering,
+ * but its result is not used. */
 static float *ema_memory(const CheckpointWriter *w)
 {
     const Snapshot *p = &w->snapshot;

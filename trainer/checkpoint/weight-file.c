@@ -10,7 +10,7 @@
 
 static_assert((int)SAFETENSORS_TENSORS_MAX >= (int)MANIFEST_TENSORS_MAX, "one file may hold all");
 
-/* The parameters that lie in the record's range: [*ret_first, *ret_first + return value). */
+/* Returns the number of parameters in the record's range; the first one has the index *ret_first. */
 static size_t parameters_in(const ParameterList *parameters, const ObjectRecord *record,
                             size_t *ret_first)
 {
@@ -26,7 +26,7 @@ static size_t parameters_in(const ParameterList *parameters, const ObjectRecord 
 
 static SafetensorsEntry entry_of(const Parameter *p)
 {
-    SafetensorsEntry e = {.name = (char *)(uintptr_t)p->name, /* borrowed, read only */
+    SafetensorsEntry e = {.name = (char *)(uintptr_t)p->name, /* borrowed, only read */
                           .type = SAFETENSORS_F32,
                           .n_dims = p->n_dims};
     for (int i = 0; i < p->n_dims; i++)
@@ -52,7 +52,7 @@ int weight_file_check(const char *source, const ParameterList *parameters,
     _cleanup_(safetensors_freep) Safetensors *file = NULL;
     int r =
         safetensors_open(source, header, n_bytes, record->n_bytes, SAFETENSORS_FLOATS, &file, err);
-    if (r < 0) /* it is a file of ours, whatever it is now */
+    if (r < 0) /* this program wrote the file, so an invalid file is damaged */
         return r == -EINVAL ? error_prefix(err, -EBADMSG, "damaged") : r;
 
     size_t first, n = parameters_in(parameters, record, &first);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weight-file.h - a checkpoint's weight files: their safetensors headers, and diffusers' index of
- * several.
+/* weight-file.h - a checkpoint's weight files: their safetensors headers, and diffusers' index of several files.
  *
  * Ownership: the caller frees what a function returns.
  * Units:     bytes.
@@ -11,12 +10,12 @@
 
 #include "manifest/object.h"
 
-/* The safetensors header of the file that holds the record's flat range. */
+/* Makes the safetensors header of the file that holds the record's flat range. */
 int weight_file_header(const ParameterList *parameters, const ObjectRecord *record, char **ret,
                        size_t *ret_bytes, Error *err);
-/* -EBADMSG unless the header is that of the parameters in the record's range. n_bytes: of the
- * header; the file has record->n_bytes. */
+/* Returns -EBADMSG if the header is not that of the parameters in the record's range. n_bytes: size of the header; the
+ * file has record->n_bytes. */
 int weight_file_check(const char *source, const ParameterList *parameters,
                       const ObjectRecord *record, const void *header, size_t n_bytes, Error *err);
-/* The text of diffusion_pytorch_model.safetensors.index.json for one set of weight files. */
+/* Makes the text of diffusion_pytorch_model.safetensors.index.json for one set of weight files. */
 int weight_index_format(const ParameterList *parameters, const ObjectTable *table, char **ret);

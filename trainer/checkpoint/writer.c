@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.c - what the training thread sees of the writer: begin, poll, settle.
+/* writer.c - the writer's functions for the training thread: begin, poll, settle.
  *
- * One mutex and one condition hand the writer's fields to its thread and back (`task`); the thread
- * runs checkpoint_save() or checkpoint_retire() and never touches the TrainState.
+ * `task` hands the writer's fields to its thread and back, under one mutex and one condition; the thread runs
+ * checkpoint_save() or checkpoint_retire() and never uses the TrainState.
  *
  * Fault points: checkpoint.settle.
  */
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-enum { MEASURE_SEC = 10 }; /* between two looks at what the store has free */
+enum { MEASURE_SEC = 10 }; /* pause between two measurements of the store's free space */
 
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
@@ -39,7 +39,7 @@ static void writer_unlock(CheckpointWriter *w)
     assert(r == 0);
 }
 
-/* The other side's next look at task is under the lock. */
+/* Called with the lock held. Sets the task, and wakes the thread that waits for a change. */
 static void writer_set_task(CheckpointWriter *w, WriterTask task)
 {
     w->task = task;
@@ -47,11 +47,11 @@ static void writer_set_task(CheckpointWriter *w, WriterTask task)
     assert(r == 0);
 }
 
-/* Signals, under the lock, that poll has news. */
+/* Called with the lock held. Signals that checkpoint_poll() has something new. */
 static void writer_notify(CheckpointWriter *w)
 {
     ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
-    assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
+    assert(n == sizeof(uint64_t)); /* an eventfd blocks only at 2^64 - 1 */
 }
 
 static void run_save(CheckpointWriter *w)
@@ -74,7 +74,7 @@ static void run_save(CheckpointWriter *w)
     writer_unlock(w);
 }
 
-/* A lost segment is not a reason to stop: it is logged while somebody may still have it. */
+/* A lost segment does not stop the job: it is logged, as an operator may still have a copy. */
 static void look_at_metrics(CheckpointWriter *w)
 {
     Error err = ERROR_INIT;
@@ -110,15 +110,15 @@ int writer_retire(CheckpointWriter *w, Error *err)
 
 static void run_retire(CheckpointWriter *w)
 {
-    assert(w->rank == 0 && w->owner &&
-           w->latest); /* a commit is of a save, which claimed the folder */
+    /* only a save is committed, and it claims the folder first */
+    assert(w->rank == 0 && w->owner && w->latest);
     Error err = ERROR_INIT;
     if (!w->claimed) /* after a commit */
         look_at_metrics(w);
     int r = writer_retire(w, &err);
 
     writer_lock(w);
-    if (r == -CHECKPOINT_NOT_OWNER) { /* reported before a save fails */
+    if (r == -CHECKPOINT_NOT_OWNER) { /* reported now, before the next save fails */
         w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
                                        .step = w->latest->name.step,
                                        .error = err};
@@ -128,7 +128,7 @@ static void run_retire(CheckpointWriter *w)
     writer_unlock(w);
 }
 
-/* Runs in this thread, since a file system that hangs must not stop training. */
+/* Measures the store's space in the writer's thread, since a file system that hangs must not stop training. */
 static void run_measure(CheckpointWriter *w)
 {
     const CheckpointRoom room = room_measure(w);
@@ -144,8 +144,8 @@ static void *writer_run(void *argument)
     for (;;) {
         writer_lock(w);
         while (w->task == TASK_NONE) {
-            int r =
-                pthread_cond_wait(&w->changed, &w->lock); /* ends with TASK_QUIT at the latest */
+            /* TASK_QUIT ends this wait at the latest */
+            int r = pthread_cond_wait(&w->changed, &w->lock);
             assert(r == 0);
         }
         WriterTask task = w->task;
@@ -169,7 +169,7 @@ static void *writer_run(void *argument)
     }
 }
 
-/* Signals are the main thread's. */
+/* Starts the thread with all signals blocked, since the main thread handles them. */
 static int writer_start(CheckpointWriter *w)
 {
     sigset_t all, before;
@@ -178,14 +178,14 @@ static int writer_start(CheckpointWriter *w)
     if (r != 0)
         return -r;
     r = pthread_create(&w->thread, NULL, writer_run, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* cannot fail: the mask was valid before */
     if (r != 0)
         return -r;
     w->thread_runs = true;
     return 0;
 }
 
-/* The wait is bounded as the task is: by the comm's timeout and the store's. */
+/* Called with the lock held. The task itself bounds this wait, by the timeouts of the comm and the store. */
 static void writer_wait_idle(CheckpointWriter *w)
 {
     while (w->task != TASK_NONE) {
@@ -194,18 +194,19 @@ static void writer_wait_idle(CheckpointWriter *w)
     }
 }
 
-/* Clears the result, under the lock: it was reported, or its successor begins. */
+/* Called with the lock held. Clears the result, after it was reported or when the next save begins. */
 static void writer_forget_result(CheckpointWriter *w)
 {
     w->result = (CheckpointResult){.phase = CHECKPOINT_IDLE};
     uint64_t n;
     ssize_t got = read(w->event_fd, &n, sizeof(n));
-    assert(got == sizeof(n) || errno == EAGAIN); /* without news there is nothing to read */
+    /* if there is nothing new, there is nothing to read */
+    assert(got == sizeof(n) || errno == EAGAIN);
 }
 
 /* ---- new, free ---- */
 
-/* Finds the largest number of objects that any rank writes, which sizes everybody's report. */
+/* Finds the largest number of objects that any rank writes, which determines the size of every rank's report. */
 static int reports_reserve(CheckpointWriter *w)
 {
     const ObjectTable *table = &w->tables[1];
@@ -215,7 +216,7 @@ static int reports_reserve(CheckpointWriter *w)
     size_t most = 0;
     for (size_t i = 0; i < table->n_records; i++) {
         size_t *n = &owned[object_owner(table, &table->records[i], w->size)];
-        /* One object more for each that makes a rank the largest, as 0.2.0 counted: the ranks of a world may
+        /* Counts one object more each time a rank becomes the largest, as version 0.2.0 does: the ranks of a world may
          * be of two versions, and must agree on the length of a report. */
         if (most <= ++*n)
             most = ++*n;
@@ -248,7 +249,7 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     return r;
 }
 
-/* Checks that the checkpoints that the writer writes will be readable. */
+/* Checks that the writer's checkpoints will be readable. */
 static int check_limits(const CheckpointOptions *options, Error *err)
 {
     const ParameterList *p = options->parameters;
@@ -280,7 +281,7 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
     if (!allocated)
         return error_set(err, -ENOMEM, "checkpoint writer: out of memory");
     (void)pthread_mutex_init(&allocated->lock, NULL);   /* default attributes cannot fail */
-    (void)pthread_cond_init(&allocated->changed, NULL); /* as above */
+    (void)pthread_cond_init(&allocated->changed, NULL); /* default attributes cannot fail */
     allocated->event_fd = -EBADF;
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *w = allocated;
 
@@ -320,8 +321,8 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
         return NULL;
     if (w->thread_runs)
         writer_stop(w);
-    (void)pthread_cond_destroy(&w->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&w->lock);   /* nobody holds it */
+    (void)pthread_cond_destroy(&w->changed); /* no thread waits */
+    (void)pthread_mutex_destroy(&w->lock);   /* no thread holds it */
     (void)fd_close(w->event_fd);
 
     snapshot_clear(w);
@@ -395,7 +396,7 @@ int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
 void checkpoint_note_steps(CheckpointWriter *w, const Divergence *divergence,
                            const StepTimes *times)
 {
-    w->divergence = *divergence; /* only the training thread uses it: a save takes a copy */
+    w->divergence = *divergence; /* only the training thread uses it: a save copies it */
     w->step_times = *times;
 }
 
@@ -417,7 +418,7 @@ int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *m
     if (w->written)
         return error_set(err, -EBUSY, "the checkpoint before is not settled");
 
-    /* Nobody but this thread looks at the snapshot while there is no task. */
+    /* While there is no task, only this thread uses the snapshot. */
     int r = take_snapshot(w, state, metrics, metrics_first, metrics_last, err);
     if (r < 0)
         return r;
@@ -484,7 +485,7 @@ void checkpoint_room(CheckpointWriter *w, CheckpointRoom *ret)
     const uint64_t now_usec = clock_boottime_usec();
     writer_lock(w);
     *ret = w->room;
-    /* A checkpoint that was written must be committed first: the objects that go then make room. */
+    /* A written checkpoint must be committed first: the retention after the commit frees space. */
     if (w->task == TASK_NONE && !w->written &&
         (!w->measured_usec || now_usec - w->measured_usec >= MEASURE_SEC * USEC_PER_SEC)) {
         w->measured_usec = now_usec;
@@ -503,7 +504,7 @@ void checkpoint_settle(CheckpointWriter *w, bool committed)
         assert(!w->latest || w->written->name.step >= w->latest->name.step);
         (void)manifest_free(w->latest);
         w->latest = TAKE_PTR(w->written);
-        (void)fault("checkpoint.settle"); /* a commit cannot fail any more */
+        (void)fault("checkpoint.settle"); /* a commit can no longer fail */
         writer_set_task(w, TASK_RETIRE);
     } else {
         w->written = manifest_free(w->written);
@@ -569,7 +570,7 @@ int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Erro
 {
     assert(w->rank == 0 && w->task == TASK_NONE && !w->written);
 
-    /* The manifest is copied by way of its text. */
+    /* The manifest is copied through its text. */
     _cleanup_free_ char *text = NULL;
     Manifest *copy = NULL;
     if (manifest_format(manifest, &text) < 0)

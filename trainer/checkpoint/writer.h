@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.h - the inside of a CheckpointWriter, shared by the sources that save: what the training
- * thread hands over, and what the writer's thread makes of it.
+/* writer.h - the fields of a CheckpointWriter, shared by the sources that save: the data that the training thread hands
+ * over, and the results of the writer's thread.
  *
  * Ownership: as each field says.
  * Units:     elements, bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    as checkpoint.h.
- * Threads:   fields are the training thread's until `task` is set and the writer thread's until it
- *            is TASK_NONE again; those marked "lock" may be read by either, under it.
+ * Threads:   fields belong to the training thread until `task` is set, and then to the writer's thread until `task` is
+ *            TASK_NONE again. Both threads may use the fields marked "lock" while they hold the lock.
  */
 #pragma once
 
@@ -26,39 +26,41 @@ typedef enum SnapshotKind {
 } SnapshotKind;
 
 typedef struct SnapshotPart {
-    float *memory;   /* owned, from device_host_allocate(): the chunks that this rank ever needs, in
-                             chunk order without gaps; NULL: not had, or none needed */
-    int64_t *places; /* owned, [n_chunks]: where a chunk that this rank needs begins in memory */
+    /* Owned, from device_host_allocate(): the chunks that this rank needs in any save, in chunk order without gaps.
+     * NULL: not allocated, or no chunk is needed. */
+    float *memory;
+    int64_t *places; /* owned, [n_chunks]: where each chunk that this rank needs begins in memory */
     const float *
-        *chunks; /* owned, [n_chunks]: where a chunk is read in this save, in memory or in the
-                             state itself; NULL: nowhere */
+        *chunks; /* owned, [n_chunks]: the address of each chunk in this save, in memory or in the
+                             state itself; NULL: not saved */
 } SnapshotPart;
 
 /* This rank's part of the state at one step (snapshot.c). */
 typedef struct Snapshot {
-    Device *device; /* borrowed from the first state that was saved; NULL: none was */
+    Device *device; /* borrowed from the first state that was saved; NULL: no state was saved */
     SnapshotPart parts[SNAPSHOT_KINDS];
     float *
-        scratch; /* one chunk, or the whole EMA if it is gathered at once: what is gathered and not kept */
-    Fence copied;         /* the copies have arrived */
-    Error error;          /* code 0: the copies were put on their way, and did not fail */
+        scratch; /* one chunk, or the whole EMA if it is gathered at once: gathered data that are not kept */
+    Fence copied;         /* reached when the copies have arrived */
+    Error error;          /* code 0: the copies were started, and have not failed */
     TrainScalars scalars; /* owns maxima */
     bool ema_active;
-    bool
-        ema_at_once; /* on all ranks alike: each gets the whole EMA, not the chunks that it writes */
-    bool ema_complete; /* on all ranks alike: each has the EMA ranges that it writes already */
-    char *metrics;     /* rank 0 */
+    /* The same on all ranks: each rank gets the whole EMA, not only the chunks that it writes. */
+    bool ema_at_once;
+    /* The same on all ranks: each rank already has the EMA ranges that it writes. */
+    bool ema_complete;
+    char *metrics; /* rank 0 */
     int64_t metrics_first, metrics_last;
     Divergence divergence; /* rank 0 */
     StepTimes step_times;  /* rank 0 */
 } Snapshot;
 
-/* A larger EMA is gathered chunk by chunk; tests lower it before they make a writer. */
+/* A larger EMA is gathered chunk by chunk; tests lower this size before they make a writer. */
 extern size_t snapshot_ema_at_once_bytes;
-/* How long all copies of a save may take; tests lower it. */
+/* Timeout for all copies of a save; tests lower it. */
 extern uint64_t snapshot_timeout_usec;
 
-/* A rank's report to the others about one object that it wrote. */
+/* A rank's report to the other ranks about one object that it has written. */
 typedef struct ObjectReport {
     uint64_t index; /* in the table of objects */
     uint64_t n_bytes;
@@ -84,18 +86,20 @@ struct CheckpointWriter {
     size_t report_bytes;   /* size of one WriterReport, the same on all ranks */
     WriterReport *reports; /* [size] of report_bytes each */
     Snapshot snapshot;
-    bool asked;       /* rank 0: the store has answered, leftovers of dead writers are gone */
-    bool said_absent; /* rank 0: the log says already that the store lacks put-if-absent */
+    /* rank 0: the store has answered, and leftovers of dead writers are removed */
+    bool asked;
+    bool said_absent; /* rank 0: it is logged that the store lacks put-if-absent */
     char **texts;     /* [texts_max], owned; deferred puts point to them until the flush */
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
-    bool claimed;           /* rank 0: the folder was claimed, and nothing was retired since */
+    bool claimed;           /* rank 0: the folder was claimed, and nothing was retired since then */
     Manifest *written;      /* rank 0: waits for checkpoint_settle() */
-    Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
-    MetricsKept *kept;      /* rank 0 */
-    MetricsMissed *missed;  /* rank 0 */
-    Divergence divergence;  /* rank 0: of the newest step */
-    StepTimes step_times;   /* rank 0: up to it */
+    /* rank 0: the newest committed manifest, whose history the next one continues */
+    Manifest *latest;
+    MetricsKept *kept;     /* rank 0 */
+    MetricsMissed *missed; /* rank 0 */
+    Divergence divergence; /* rank 0: of the newest step */
+    StepTimes step_times;  /* rank 0: up to the newest step */
 
     pthread_t thread;
     bool thread_runs;
@@ -106,7 +110,7 @@ struct CheckpointWriter {
     CheckpointResult result; /* lock */
     MetricsGap gap;          /* lock */
     CheckpointRoom room;     /* lock */
-    uint64_t measured_usec;  /* lock: when room was asked for */
+    uint64_t measured_usec;  /* lock: when room was last measured */
     uint64_t begun_usec;
 };
 
@@ -116,34 +120,33 @@ static inline WriterReport *writer_report(CheckpointWriter *writer, int rank)
     return (WriterReport *)((char *)writer->reports + (size_t)rank * writer->report_bytes);
 }
 
-/* Rank 0: claims the folder or, once claimed, checks that no other has taken it over. */
+/* Rank 0: claims the folder or, if it is claimed already, checks that no other owner has taken it over. */
 int writer_own(CheckpointWriter *writer, Error *err);
 
-/* Rank 0, in the writer's thread: removes what lies beyond keep_last of what is committed. Nothing goes before the
- * folder is claimed, or while this history has no commit. */
+/* Rank 0, in the writer's thread: removes committed checkpoints beyond keep_last. Nothing is removed before the folder
+ * is claimed, or while this history has no commit. */
 int writer_retire(CheckpointWriter *writer, Error *err);
-/* A save failed since its store has no room. */
+/* Returns whether r, the error of a save, means that the store has no space. */
 bool room_is_short(int r);
-/* Rank 0, after such a save has taken its objects back: old checkpoints go, and *err tells in front of what the store
- * said how much is missing, where, and what makes room. */
+/* Rank 0, after such a save has removed its objects: removes old checkpoints, and prefixes *err with how much space is
+ * missing, where, and what would free it. */
 void room_make(CheckpointWriter *writer, Error *err);
-/* About how many bytes the next save writes, and how many its store has. */
+/* Returns about how many bytes the next save writes, and how many bytes the store has free. */
 CheckpointRoom room_measure(const CheckpointWriter *writer);
 
-/* -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int snapshot_new(CheckpointWriter *writer);
 void snapshot_clear(CheckpointWriter *writer);
-/* Gets the host memory of all copies of such a state, once. */
+/* Allocates the host memory for all copies of such a state, only once. */
 int snapshot_allocate(CheckpointWriter *writer, const TrainState *state, Error *err);
-/* Puts the copies on LANE_OUT; a failure is snapshot.error. */
+/* Starts the copies on LANE_OUT; a failure is stored in snapshot.error. */
 void snapshot_take(CheckpointWriter *writer, const TrainState *state);
 /* In the writer's thread: waits until the copies have arrived. */
 int snapshot_await(CheckpointWriter *writer, Error *err);
-/* Brings the EMA that this rank writes to this rank. A small one goes to all ranks at once (25 chunks by 25
- * broadcasts took 50 ms on three ranks); of a large one each chunk does, one at a time, and ranks that do not write
- * it drop it. */
+/* Gives this rank the EMA that it writes. All ranks gather a small EMA at once (25 chunks by 25 broadcasts took 50 ms
+ * on three ranks). A large EMA is broadcast one chunk at a time, and ranks that do not write a chunk drop it. */
 int snapshot_gather_ema(CheckpointWriter *writer, Error *err);
-/* Where [first, first + count) of the flat buffer is read. */
+/* Returns the address of [first, first + count) of the flat buffer. */
 const float *snapshot_range(const CheckpointWriter *writer, SnapshotKind kind, int64_t first,
                             int64_t count);
 

@@ -17,14 +17,14 @@
 enum { STAGE_PERIOD_MSEC = 50 };
 
 struct DaemonLink {
-    int fd; /* the thread receives; every thread may send (one packet is one message) */
+    int fd; /* the link's thread receives; every thread may send (one packet is one message) */
     int stop_fd;
     pthread_t thread;
     bool has_thread;
     timer_t deadman;
     bool has_deadman;
 
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t changed;
     ChannelMessage assignment;
     bool assigned, go, gone, refused;
@@ -33,14 +33,14 @@ struct DaemonLink {
     int64_t verdict_step;
     DaemonVerdict verdict;
     int64_t generation;
-    int64_t step; /* newest (step, stage), not yet sent when stage_dirty */
+    int64_t step; /* newest (step, stage); stage_dirty: not sent yet */
     TrainStage stage;
     uint64_t waited_usec;
     int waits_rank;
     bool stage_dirty;
 };
 
-/* Standalone: the signal handler's word. */
+/* Standalone: set by the signal handler. */
 static atomic_uint signalled;
 
 static void on_link_signal(int number)
@@ -65,7 +65,7 @@ static void deadman_arm(DaemonLink *link, uint64_t usec)
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(usec / USEC_PER_SEC),
                                            .tv_nsec = (long)(usec % USEC_PER_SEC * NSEC_PER_USEC)}};
     int r = timer_settime(link->deadman, 0, &when, NULL);
-    assert(r == 0); /* the timer is ours and the time is valid */
+    assert(r == 0); /* the timer exists and the time is valid */
 }
 
 /* Called with the lock held. */
@@ -82,7 +82,7 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
         if (!link->assigned) {
             link->generation = m->generation;
             link->assignment = *m;
-            m->assign.spec = NULL; /* moved */
+            m->assign.spec = NULL; /* moved to link->assignment */
             link->assigned = true;
             deadman_arm(link, link->assignment.assign.alive_usec);
         }
@@ -111,7 +111,7 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
     }
 }
 
-/* False when the channel has ended. */
+/* Returns false if the channel has ended. */
 static bool receive_all(DaemonLink *link)
 {
     for (;;) {
@@ -150,8 +150,7 @@ static void send_stage(DaemonLink *link)
     link->stage_dirty = false;
     pthread_mutex_unlock(&link->lock);
     if (dirty)
-        (void)channel_send(link->fd, &m,
-                           NULL); /* a daemon that is gone shows as end of the channel */
+        (void)channel_send(link->fd, &m, NULL); /* if the daemon has ended, so does the channel */
 }
 
 static void *daemon_link_main(void *userdata)
@@ -223,7 +222,7 @@ DaemonLink *daemon_link_free(DaemonLink *link)
         return NULL;
     if (link->has_thread) {
         uint64_t one = 1;
-        (void)fd_write_all(link->stop_fd, &one, sizeof(one)); /* an eventfd takes it */
+        (void)fd_write_all(link->stop_fd, &one, sizeof(one)); /* an eventfd accepts it */
         (void)pthread_join(link->thread, NULL);
         send_stage(link);
     }
@@ -256,7 +255,7 @@ static struct timespec deadline_in(uint64_t usec)
     return t;
 }
 
-/* Waits until *flag or the end; the lock is held when it returns. */
+/* Waits until *flag is set, the channel ends or the time is over. The lock is held when it returns. */
 static int wait_for(DaemonLink *link, const bool *flag, uint64_t timeout_usec, const char *what,
                     Error *err)
 {
@@ -283,7 +282,7 @@ int daemon_link_wait_assign(DaemonLink *link, uint64_t timeout_usec, ChannelMess
     r = wait_for(link, &link->assigned, timeout_usec, "assign", err);
     if (r == 0) {
         *ret = link->assignment;
-        link->assignment.assign.spec = NULL; /* moved */
+        link->assignment.assign.spec = NULL; /* moved to *ret */
         explicit_bzero(link->assignment.assign.secret, sizeof(link->assignment.assign.secret));
     }
     pthread_mutex_unlock(&link->lock);

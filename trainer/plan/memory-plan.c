@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory-plan.c - see memory-plan.h: what session.c, grain.c, update.c, gradient-sum.c, loader.c and
- * writer.c allocate, in the same order. test-memory compares it with ranks that ran. */
+/* memory-plan.c - see memory-plan.h: counts what session.c, grain.c, update.c, gradient-sum.c, loader.c and writer.c
+ * allocate, in the same order. test-memory compares the plan with ranks that ran. */
 #include "trainer/plan/memory-plan.h"
 
 #include "manifest/object.h"
@@ -9,20 +9,21 @@
 #include <string.h>
 
 enum {
-    LIBRARIES_BYTES =
-        32 << 20, /* code, stacks, heap's slack; of a rank that trains next to nothing */
-    EXCHANGE_BYTES = 4 << 20,      /* scratch of each of three comms, */
-    EXCHANGE_RANK_BYTES = 4 << 10, /* or so much for each rank: gloo.c */
-    BUCKET_BYTES = 4 << 20,        /* gradient-sum.c, as are rows of one chunk a rank */
+    /* code, stacks and slack of the heap, of a rank with a tiny network */
+    LIBRARIES_BYTES = 32 << 20,
+    /* Scratch of each of three comms (gloo.c): the larger of EXCHANGE_BYTES and world_size * EXCHANGE_RANK_BYTES. */
+    EXCHANGE_BYTES = 4 << 20,
+    EXCHANGE_RANK_BYTES = 4 << 10,
+    BUCKET_BYTES = 4 << 20, /* as in gradient-sum.c, like the rows of one chunk per rank */
     EMA_AT_ONCE_BYTES = 64 << 20,
-    AHEAD_BYTES = 256 << 20, /* what session.c lets the loader take, */
-    AHEAD_STEPS = 64,        /* and loader.c */
+    AHEAD_BYTES = 256 << 20, /* limit that session.c gives the loader */
+    AHEAD_STEPS = 64,        /* limit of loader.c */
     SAMPLE_HASHES_BYTES = 256 << 20,
-    STORE_BYTES = 256 << 20,      /* SDTRAIN_S3_MEMORY_BYTES as it comes */
-    STORE_LEAST_BYTES = 16 << 20, /* connections, and what TLS keeps of each */
+    STORE_BYTES = 256 << 20,      /* default of SDTRAIN_S3_MEMORY_BYTES */
+    STORE_LEAST_BYTES = 16 << 20, /* connections, and the memory that TLS keeps for each */
 };
 static const uint64_t SHARDS_BYTES = UINT64_C(1)
-                                     << 30; /* a stream's whole shards without a cache */
+                                     << 30; /* a stream's whole shards, without a cache */
 
 static const char *const name_of[MEMORY_USES] = {
     [MEMORY_WEIGHTS] = "master weights",
@@ -45,8 +46,8 @@ typedef struct Counting {
     const DatasetShape *shape;
     ChunkLayout layout;
     int world_size, shards;
-    uint64_t n, chunk, shard; /* bytes of fp32: all, one chunk, what a rank keeps of m */
-    int64_t share;            /* grains */
+    uint64_t n, chunk, shard; /* bytes of fp32: all parameters, one chunk, a rank's part of m */
+    int64_t share;            /* grains of the rank with the most grains */
 } Counting;
 
 static bool is_remote(const char *uri)
@@ -67,7 +68,7 @@ static uint64_t sum_element_bytes(const Job *job)
     return job->train.reduction == REDUCTION_EXACT64 ? 8 : 4;
 }
 
-/* ZeRO 2: whole rows of one chunk of each rank; the elements of the buffer in fp32's bytes. */
+/* Returns the bytes of ZeRO 2's bucket: whole rows, with one chunk of each rank. Its elements are those of the sums. */
 static uint64_t bucket_bytes(const Counting *c)
 {
     const uint64_t row = c->chunk / 4 * (uint64_t)c->world_size * sum_element_bytes(c->job);
@@ -90,7 +91,7 @@ static void count_sums(const Counting *c, MemoryPlan *plan)
         plan->bytes[MEMORY_EXCHANGE] += bucket_bytes(c) + bucket_bytes(c) / (uint64_t)c->world_size;
 }
 
-/* Returns the bytes that grain.c keeps of a grain beside the network: latents ten times, text five times. */
+/* Returns the bytes of a grain that grain.c keeps apart from the network: latents ten times, text five times. */
 static uint64_t grain_bytes(const Counting *c)
 {
     const DatasetShape *s = c->shape;
@@ -100,8 +101,8 @@ static uint64_t grain_bytes(const Counting *c)
            mse_loss_workspace_bytes(c->device, latents);
 }
 
-/* Bytes of samples that a stream's reads ahead hold: no more than the samples that are asked for, each read again in
- * every pass over the stream, of which they may touch one more than they fill. */
+/* Returns the bytes of samples that a stream's reads ahead hold: at most those of the requested samples. Each pass over
+ * the stream reads all of it, and the samples may touch one pass more than they fill. */
 static uint64_t ahead_bytes(const Counting *c, const StreamSize *size)
 {
     const Job *job = c->job;
@@ -113,14 +114,15 @@ static uint64_t ahead_bytes(const Counting *c, const StreamSize *size)
     return MIN(most, (DIV_ROUND_UP(asked, MAX(size->n_samples, UINT64_C(1))) + 1) * size->n_bytes);
 }
 
-/* Bytes of its whole shards: each is there once, and once more while it arrives. */
+/* Returns the bytes of a stream's whole shards: each is in memory once, and once more while it arrives. */
 static uint64_t shards_bytes(const StreamSize *size)
 {
     const bool known = size && size->n_bytes > 0 && size->n_bytes < SHARDS_BYTES;
     return known ? MIN(2 * size->n_bytes, SHARDS_BYTES) : SHARDS_BYTES;
 }
 
-/* The store's second tries of reads take as much again as what is read at once: of data and of a checkpoint. */
+/* Returns the bytes that the store needs: its second tries of reads need as much again as the reads in progress, of
+ * data and of a checkpoint. */
 static uint64_t store_bytes(const Counting *c, uint64_t ahead)
 {
     uint64_t at_once = ahead;
@@ -155,10 +157,8 @@ static void count_data(const Counting *c, const MemoryData *data, MemoryPlan *pl
         (remote || is_remote(job->checkpoint.uri) ? store_bytes(c, ahead + shards) : 0);
 }
 
-enum {
-    COPIES_WEIGHTS = 1,
-    COPIES_EMA = 2
-}; /* what is asked of a chunk for a file that a rank writes */
+/* Why a rank needs a chunk: for a file of weights, or of the EMA. */
+enum { COPIES_WEIGHTS = 1, COPIES_EMA = 2 };
 
 /* Marks the chunks that are part of the weight files that the rank writes. */
 static void mark_files(const Counting *c, const ObjectTable *table, int rank, uint8_t *marks)
@@ -174,7 +174,8 @@ static void mark_files(const Counting *c, const ObjectTable *table, int rank, ui
     }
 }
 
-/* As snapshot.c copies, and gathers: what blocks is written from the state itself where the host may read it. */
+/* Returns the bytes that snapshot.c copies or gathers. A blocking save is written from the state itself if the host can
+ * read it. */
 static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
 {
     const bool ema = c->job->train.ema.enabled;
@@ -194,8 +195,8 @@ static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
     return elements * sizeof(float);
 }
 
-/* Only rank 0 and the ranks that write a weight file can be the ones that copy most. A model of more chunks than a
- * manifest may list is refused by the checkpoint's writer, and needs more memory than any machine has. */
+/* Only rank 0 and the ranks that write a weight file can have the most copies. If the model has more chunks than a
+ * manifest may list, the checkpoint's writer refuses it, and it needs more memory than any machine has. */
 static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
 {
     ObjectTable table;
@@ -212,7 +213,8 @@ static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
         mark_files(c, &table, rank, marks);
         most = MAX(most, copied_bytes(c, rank, marks));
     }
-    plan->bytes[MEMORY_SNAPSHOT] = most + c->chunk; /* and one that passes by */
+    /* plus one chunk that is received but not kept */
+    plan->bytes[MEMORY_SNAPSHOT] = most + c->chunk;
     object_table_clear(&table);
     return 0;
 }
@@ -292,7 +294,8 @@ static uint64_t least_of(const MemoryPlan *plan, bool gpu)
     return memory_least(plan) - (gpu ? plan->bytes[MEMORY_SNAPSHOT] : 0);
 }
 
-/* Lists what a job may change. A grain of half the size has half the activations; its workspace need not shrink. */
+/* Lists settings that a job may change. A grain of half the size has half the activations; its workspace may stay as
+ * large. */
 static void advise(const MemoryPlan *plan, char *ret, size_t size)
 {
     const uint64_t grown = plan->bytes[MEMORY_ACTIVATIONS] - plan->workspace_bytes;
@@ -347,7 +350,7 @@ uint64_t memory_peak(void)
         if (sscanf(line, "VmHWM: %llu kB", &kib) != 1)
             kib = 0;
     if (file)
-        (void)fclose(file); /* it was only read */
+        (void)fclose(file); /* the file was only read */
     return kib * 1024;
 }
 

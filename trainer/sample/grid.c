@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grid.c - see grid.h. libpng's simplified interface encodes. */
+/* grid.c - see grid.h. Encodes with libpng's simplified interface. */
 #include "trainer/sample/grid.h"
 
 #include "base/cleanup.h"
@@ -30,7 +30,7 @@ int grid_check(const char *option, const char *path, Error *err)
                   : error_set(err, -EINVAL, "%s: cannot write %s: %s", option, path, strerror(r));
 }
 
-/* Puts notes and the file: its name may be one in a folder where no other could be made. */
+/* Writes the PNG with its notes directly under its final name: the folder may not allow another file. */
 static int write_file(const char *path, const GridNotes *notes, const void *png, size_t n_png,
                       Error *err)
 {
@@ -41,7 +41,7 @@ static int write_file(const char *path, const GridNotes *notes, const void *png,
     if (r == 0)
         return 0;
     if (fd >= 0)
-        (void)ftruncate(fd, 0); /* a half would look like a picture; a device has no length */
+        (void)ftruncate(fd, 0); /* half a file would look like a picture; this fails on a device */
     return error_set(err, -EIO, "%s: %s", path, strerror(-r));
 }
 

@@ -48,8 +48,8 @@ static void compare(const SampleModel *m, const char *what, Hash found, Hash wan
                     m->uri, what, hash_format(found, here), hash_format(wanted, there));
 }
 
-/* The hash covers both networks, so the VAE's encoder is opened, too, where there is a hash to compare with: for the
- * smallest picture, since the hash does not depend on a side. */
+/* The hash covers both networks. So, if there is a hash to compare with, the VAE's encoder is opened, too, for the
+ * smallest picture, since the hash does not depend on the picture's size. */
 static int open_encoder(const SampleModel *m, Store *store, int batch, Encoder **ret, Error *err)
 {
     const ModelWanted w = wanted(m);
@@ -77,7 +77,7 @@ void sample_model_compare(const SampleModel *m)
     int r = store_open(m->uri, &store, &err);
     if (r == 0)
         r = open_encoder(m, store, 1, &encoder, &err);
-    if (r < 0) /* only the decoder is needed */
+    if (r < 0) /* not an error: only the decoder is needed */
         log_warning("nobody knows whether %s made the data: %s", m->uri, err.text);
 }
 
@@ -87,8 +87,8 @@ typedef struct Captions {
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
-    int32_t *ids;    /* of TEXTS_AT_ONCE */
-    uint16_t *texts; /* likewise */
+    int32_t *ids;    /* of TEXTS_AT_ONCE captions */
+    uint16_t *texts; /* of TEXTS_AT_ONCE captions */
 } Captions;
 
 static void captions_close(Captions *c)
@@ -134,7 +134,7 @@ static int tokenize(Captions *c, int number, const char *caption, int32_t *ret, 
     return r < 0 ? error_errno(err, r, "caption %d", number) : 0;
 }
 
-/* The empty caption is the last one, number n. */
+/* Returns caption i. The empty caption comes last, as number n. */
 static const char *caption_at(const char *const *captions, int n, int i)
 {
     return i < n ? captions[i] : "";
@@ -154,7 +154,8 @@ int sample_model_captions(const SampleModel *m, const char *const *captions, int
         if (r == 0)
             r = encoder_run(c.encoder, n_now, NULL, c.ids, NULL, c.texts, err);
         for (int i = 0; r == 0 && i < n_now; i++)
-            (void)half_expand(c.texts + (size_t)i * each, each, /* encoder_run() made finite ones */
+            /* cannot fail: encoder_run() returns finite numbers */
+            (void)half_expand(c.texts + (size_t)i * each, each,
                               first + i < n ? ret + (size_t)(first + i) * each : ret_empty);
     }
     return r;

@@ -3,7 +3,7 @@
  *
  * Ownership: SampleOptions borrow argv.
  * Units:     pictures, DDIM steps.
- * Errors:    sample_options_parse() tells the error on standard error.
+ * Errors:    sample_options_parse() prints the error on standard error.
  * Threads:   the main thread.
  */
 #pragma once
@@ -14,14 +14,14 @@ enum { SAMPLES_MAX = GRID_CELLS_MAX };
 
 typedef struct SampleOptions {
     const char *job, *out, *from;
-    const char *pictures; /* where the data's own go; NULL: nowhere */
-    const char *model;    /* a diffusers folder; NULL: the codec stands in for it */
+    const char *pictures; /* file for the data's own pictures; NULL: not written */
+    const char *model;    /* a diffusers folder; NULL: the codec is used instead */
     const char *captions[SAMPLES_MAX];
-    int n_captions; /* 0: those of the dataset's first samples */
+    int n_captions; /* 0: the captions of the dataset's first samples */
     int samples, steps;
     double guidance;
     uint64_t seed;
 } SampleOptions;
 
-/* false: the verb ends with *ret_exit. */
+/* Returns false if the verb must end with *ret_exit. */
 bool sample_options_parse(int argc, char **argv, SampleOptions *ret, int *ret_exit);

@@ -2,8 +2,8 @@
 /* sample.c - `sdtrainer sample`: a grid of images drawn by DDIM from the newest checkpoint's EMA
  * weights.
  *
- * Latents become pictures through the VAE of a model folder, or else through codec.h, which stands in for it: then this
- * verb shows whether a run learns, on data that sdprep made with that codec. */
+ * Latents are decoded by the VAE of a model folder or, without one, by codec.h: then this verb shows whether a run
+ * learns, on data that sdprep made with that codec. */
 #include "trainer/sample/sample.h"
 
 #include "base/clock.h"
@@ -30,12 +30,13 @@ typedef struct Sampling {
     const Job *job;
     Dataset *dataset;
     Device *device;
-    Decoder *decoder; /* NULL: the codec */
+    Decoder *decoder; /* NULL: the codec is used */
     Network *network;
     NoiseSchedule *schedule;
-    float *weights;        /* device */
-    float *text;           /* of each sample */
-    float *empty;          /* of the empty caption, by the model; NULL: the dataset's is taken */
+    float *weights; /* device memory */
+    float *text;    /* embedding of each sample's caption */
+    /* embedding of the empty caption, by the model; NULL: the dataset's is used */
+    float *empty;
     float *latents;        /* NHWC */
     GridNotes notes, real; /* of --out and of --pictures */
     uint64_t begin_usec, told_usec;
@@ -97,7 +98,8 @@ static int restore(Sampling *s, Store *store, const Manifest *manifest, Error *e
     return r;
 }
 
-/* A job that runs removes old checkpoints, and may remove the one that is being read. Then there is a newer one. */
+/* Restores the newest checkpoint. A running job removes old checkpoints, and may remove the one that is being read;
+ * then a newer one is tried. */
 static int restore_newest(Sampling *s, Error *err)
 {
     const char *uri = s->job->checkpoint.uri;
@@ -143,7 +145,7 @@ static int load_weights(Sampling *s, Error *err)
 
 /* ---- captions ---- */
 
-/* Each sample gets one of the first n of s->text in turn. */
+/* Gives the samples the first n texts of s->text in turn. */
 static void repeat_texts(Sampling *s, int n)
 {
     const size_t each = text_elements(dataset_shape(s->dataset));
@@ -151,8 +153,9 @@ static void repeat_texts(Sampling *s, int n)
         memcpy(s->text + (size_t)i * each, s->text + (size_t)(i % n) * each, each * sizeof(float));
 }
 
-/* The sample whose caption a cell shows: of the stream that training takes at that position, so that each stream has
- * its share, the next one from the first on. taken: how many of each stream earlier cells have, {0} for the first. */
+/* Returns the sample whose caption a cell shows. Its stream is the one that training uses at that position, so that
+ * each stream has its share; a stream's samples are used from the first one on. taken: how many samples of each stream
+ * earlier cells have, {0} for the first cell. */
 static OrderSample sample_of_cell(const Sampling *s, int cell, int64_t taken[ORDER_STREAMS_MAX])
 {
     const Order *order = dataset_order(s->dataset);
@@ -220,7 +223,8 @@ static int read_captions(Sampling *s, const SampleModel *model, Error *err)
     return read_texts(s, err);
 }
 
-/* Opens the decoder, and reads captions before the network is there: both are not needed at once. */
+/* Opens the decoder, and reads the captions before the network is opened: the text encoder and the network are not
+ * needed at the same time. */
 static int open_model(Sampling *s, Error *err)
 {
     const SampleOptions *o = s->options;
@@ -279,7 +283,7 @@ static int sampler_open(Sampling *s, Error *err)
 
 /* ---- drawing ---- */
 
-/* Tells how far it is, every ten seconds. */
+/* Logs the progress every ten seconds. */
 static void log_progress(Sampling *s, const char *what, int64_t done, int64_t all)
 {
     const uint64_t now = clock_boottime_usec();
@@ -308,7 +312,7 @@ static void to_planes(const DatasetShape *data, const float *latents, float *ret
             ret[c * n + p] = latents[p * data->channels + c];
 }
 
-/* The codec's planes of floats become bytes. */
+/* Decodes one picture with the codec, from planes of floats into RGB bytes. */
 static void show_codec(const float *planes, int height, int width, float *pixels, uint8_t *ret)
 {
     codec_decode(planes, height, width, pixels);
@@ -319,7 +323,7 @@ static void show_codec(const float *planes, int height, int width, float *pixels
         }
 }
 
-/* Decodes s->latents. */
+/* Decodes s->latents, and writes the grid of pictures. */
 static int write_pictures(Sampling *s, const char *path, const GridNotes *notes, Error *err)
 {
     const SampleOptions *o = s->options;
@@ -346,7 +350,7 @@ static int write_pictures(Sampling *s, const char *path, const GridNotes *notes,
     return grid_write(path, notes, o->samples, height, width, pictures, err);
 }
 
-/* The data's own: what a network that has learnt it all could draw at best, through the same decoder. */
+/* Writes the data's own pictures, through the same decoder: the best that a fully trained network could draw. */
 static int write_real(Sampling *s, Error *err)
 {
     const size_t each = latent_elements(dataset_shape(s->dataset));

@@ -9,9 +9,10 @@
 
 #include <string.h>
 
-enum { DIFFERENCES_BYTES = 170 }; /* with the words before them they fit what a daemon is told */
+/* with the words before them, they fit into a message to the daemon */
+enum { DIFFERENCES_BYTES = 170 };
 
-/* ---- the checkpoint's ---- */
+/* ---- comparing with the checkpoint ---- */
 
 static int refuse_numerics(const CheckpointFacts *mine, const CheckpointFacts *theirs,
                            const char *whose, Error *err)
@@ -37,14 +38,14 @@ static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *th
     return 0;
 }
 
-/* Where the job's plans take the place of the checkpoint's, everything else must be equal; other plans give other bits
- * of the canned grain. */
+/* If the job's plans replace the checkpoint's, everything else must be equal. The canned grain is not compared, since
+ * other plans give it other bits. */
 static int check_changed(const CheckpointFacts *mine, const CheckpointFacts *theirs, Error *err)
 {
     _cleanup_json_ json_t *a = json_loads(mine->numerics, 0, NULL),
                           *b = json_loads(theirs->numerics, 0, NULL);
-    (void)json_object_del(a, "plans"); /* they may have none */
-    (void)json_object_del(b, "plans"); /* as above */
+    (void)json_object_del(a, "plans"); /* may have no plans */
+    (void)json_object_del(b, "plans"); /* may have no plans */
     return a && b && json_equal(a, b)
                ? 0
                : refuse_numerics(mine, theirs, "the checkpoint's in more than the plans", err);
@@ -57,7 +58,7 @@ int session_check_resumed(const Session *s, Error *err)
                             : check_numerics(&s->facts, theirs, err);
 }
 
-/* ---- the other ranks' ---- */
+/* ---- comparing with the other ranks ---- */
 
 typedef struct SessionAgreement { /* what all ranks must have in common; no padding */
     int64_t generation, step;
@@ -79,10 +80,10 @@ static SessionAgreement agreement_of(const Session *s)
                               .scalars = hash_bytes(counters, sizeof(counters))};
 }
 
-/* The texts that rank 0's hashes are of. */
+/* Rank 0's texts, of which the agreement has the hashes. */
 typedef struct RankZero {
     CheckpointFacts facts;
-    char *plans; /* owned; NULL: it has none, or nobody could ask */
+    char *plans; /* owned; NULL: rank 0 has no plans, or they were not received */
 } RankZero;
 
 static int broadcast_facts(Session *s, CheckpointFacts *facts, Error *err)
@@ -92,7 +93,7 @@ static int broadcast_facts(Session *s, CheckpointFacts *facts, Error *err)
         r = comm_broadcast(s->train, 0, facts->job_terms, sizeof(facts->job_terms), err);
     if (r == 0)
         r = comm_broadcast(s->train, 0, facts->dataset_terms, sizeof(facts->dataset_terms), err);
-    facts->numerics[sizeof(facts->numerics) - 1] = '\0'; /* another process wrote it */
+    facts->numerics[sizeof(facts->numerics) - 1] = '\0'; /* another process wrote the texts */
     facts->job_terms[sizeof(facts->job_terms) - 1] = '\0';
     facts->dataset_terms[sizeof(facts->dataset_terms) - 1] = '\0';
     return r;
@@ -115,8 +116,8 @@ static int broadcast_plans(Session *s, char **ret, Error *err)
     return r;
 }
 
-/* Where any rank differs all know it, and rank 0 tells what it has. A rank of a version that does not know of this
- * ends at once, and then nothing more is learned than that something differs. */
+/* If any rank differs, all ranks know it, and rank 0 broadcasts its texts. A rank of a version that does not know this
+ * ends at once, and then the ranks only know that something differs. */
 static void request_of_rank_zero(Session *s, const SessionAgreement *all, RankZero *ret)
 {
     Error ignored = ERROR_INIT;
@@ -132,7 +133,7 @@ static void request_of_rank_zero(Session *s, const SessionAgreement *all, RankZe
         ret->facts = (CheckpointFacts){0};
 }
 
-/* Two plan sets have two hashes in the numerics, and contents that differ. */
+/* Adds the keys in which two plan sets differ: the numerics have only the hashes of the sets. */
 static void add_plans(const Session *s, const RankZero *zero, char *text, size_t size)
 {
     char differences[DIFFERENCES_BYTES];
@@ -169,7 +170,7 @@ static int refuse_job(const Session *s, const RankZero *zero, Error *err)
                      differences);
 }
 
-/* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
+/* Every rank compares itself with rank 0, so that a rank that differs reports it. */
 static int compare(const Session *s, const SessionAgreement *all, const RankZero *zero, Error *err)
 {
     const SessionAgreement *mine = &all[s->rank], *its = &all[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agreement.h - a part of session.c: a rank compares itself with the checkpoint that it goes on from, and with the
+/* agreement.h - a part of session.c: a rank compares itself with the checkpoint that it continues from, and with the
  * other ranks of its world. An error lists the keys that differ, with both values.
  *
  * Ownership: borrows the session.
@@ -13,5 +13,5 @@
 
 /* Compares the numerics with those of session->resume. */
 int session_check_resumed(const Session *session, Error *err);
-/* Compares all that ranks must have in common with rank 0's; collective. */
+/* Compares everything that ranks must have in common with rank 0; collective. */
 int session_agree(Session *session, Error *err);

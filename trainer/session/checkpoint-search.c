@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    HISTORY_MAX = 16, /* the record holds as many */
+    HISTORY_MAX = 16, /* the record holds as many commits */
     VERDICT_SEC = 600,
 };
 
@@ -27,7 +27,8 @@ static int report_one(DaemonLink *link, Store *store, const Manifest *m, int64_t
     char folder[CHECKPOINT_FOLDER_MAX];
     const ObjectRecord *objects;
     const size_t n_objects = manifest_objects(m, &objects);
-    if (objects[n_objects - 1].kind == OBJECT_PLANS) /* the last kind there is */
+    /* the plans are the last object if there are any */
+    if (objects[n_objects - 1].kind == OBJECT_PLANS)
         (void)hash_format(objects[n_objects - 1].hash, found.plans);
     manifest_folder(m, folder);
     int n = snprintf(found.uri, sizeof(found.uri), "%s/%s/manifest.json", store_uri(store), folder);
@@ -36,7 +37,7 @@ static int report_one(DaemonLink *link, Store *store, const Manifest *m, int64_t
     return daemon_link_report(link, &found, err);
 }
 
-/* The history, the oldest first; of those before the newest what can still be read. */
+/* Reports the history, oldest first: the newest checkpoint, and those before it that can still be read. */
 static int report_all(DaemonLink *link, Store *store, const Manifest *newest, int64_t generation,
                       Error *err)
 {
@@ -77,7 +78,8 @@ static int find_newest(Store *store, const CheckpointFacts *own, bool must, Mani
         return error_set(err, -EBADMSG,
                          "checkpoint.uri: %s holds no checkpoint, and this job has committed some",
                          store_uri(store));
-    (void)checkpoint_search_failed(search, err); /* says which there are, and why not */
+    /* sets a text with the checkpoints and why each was rejected */
+    (void)checkpoint_search_failed(search, err);
     return error_prefix(err, -EBADMSG, "checkpoint.uri");
 }
 
@@ -88,14 +90,14 @@ int checkpoint_search_report(DaemonLink *link, Store *store, const CheckpointFac
     daemon_link_stage(link, 0, STAGE_RESTORING);
     int r = find_newest(store, own, must, &newest, err);
     if (!must && (r == -EACCES || r == -EPERM || r == -ENOTDIR)) {
-        log_warning("%s",
-                    err->text); /* nothing is missing there, and the first save says the same */
+        /* This job has committed no checkpoint, so none is lost, and the first save reports the same error. */
+        log_warning("%s", err->text);
         return 0;
     }
     if (r < 0)
         return error_set_exit(err, r, exit_code_of_store(r));
     if (r == 0 || (!must && manifest_step(newest) == 0))
-        return 0; /* nothing is gained by step 0 */
+        return 0; /* continuing from step 0 gains nothing */
 
     const int64_t step = manifest_step(newest);
     log_info("found the checkpoint of step %lld STEP=%lld", (long long)step, (long long)step);

@@ -31,7 +31,7 @@ bool device_exit_blames(Device *device, int *r, Error *err)
     Error why = ERROR_INIT;
     int broken = fault("device.broken");
     if (broken < 0)
-        (void)error_errno(&why, broken, "the device is broken"); /* returned below */
+        (void)error_errno(&why, broken, "the device is broken"); /* becomes *r below */
     else
         broken = device_await(device, device_fence(device, LANE_COMPUTE), 0, &why);
     const bool computes = broken == 0 || broken == -ETIMEDOUT;
@@ -40,6 +40,6 @@ bool device_exit_blames(Device *device, int *r, Error *err)
     else if (computes)
         return false;
     *r = error_set(err, broken, "%s", why.text);
-    (void)error_set_exit(err, *r, device_exit_code(broken)); /* it returns *r */
+    (void)error_set_exit(err, *r, device_exit_code(broken)); /* error_set_exit() returns *r */
     return true;
 }

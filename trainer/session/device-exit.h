@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device-exit.h - whose fault it is that a device does not open or does not go on.
+/* device-exit.h - chooses the exit code for a device that does not open, or that fails later.
  *
- * A GPU may be missing, too small, taken by somebody else or broken. Each costs something else: the job, a pause, or
- * the node, for this job or for all. The leader knows it only by the exit code.
+ * A GPU may be missing, too small, in use by others or broken. Each case has another consequence: the job ends, it
+ * pauses, or the node is not used, by this job or by any job. The leader knows the case only from the exit code.
  *
  * Ownership: none.
- * Units:     -errno as device_open() in kernels.h has it.
+ * Units:     -errno as device_open() in kernels.h returns it.
  * Errors:    none.
  * Threads:   any; device_exit_blames(): the training thread.
  *
@@ -16,11 +16,11 @@
 #include "kernels/kernels.h"
 #include "protocol/exit-code.h"
 
-/* Returns the exit code that a device's error means: 85 for what this node lacks, 78 for what is too small for the job,
- * 75 for what others hold, EXIT_ABORTED for a program that went wrong on the device, and 80 for all else. */
+/* Returns the exit code for a device's error: 85 if this node lacks something, 78 if something is too small for the
+ * job, 75 if others hold it, EXIT_ABORTED if the program went wrong on the device, and 80 otherwise. */
 ExitCode device_exit_code(int r);
 
-/* A device that breaks fails whatever waits for it next, a collective, a save or a restore too; copies that a device
- * never ends look like a store that does not answer. true: that explains *r; *r and *err become the device's error,
- * with its exit code. */
+/* If a device breaks, whatever waits for it next fails: even a collective, a save or a restore. Copies that a device
+ * never ends look like a store that does not answer. Returns true if the device explains *r: then *r and *err become
+ * the device's error, with its exit code. */
 bool device_exit_blames(Device *device, int *r, Error *err);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    START_SHARE = 4,   /* timing algorithms may take one in so many parts of the time for a start */
-    COMPILE_SEC = 300, /* for what rank 0 does beside timing */
+    START_SHARE = 4,   /* timing algorithms may take 1 / START_SHARE of the time for a start */
+    COMPILE_SEC = 300, /* for rank 0's work besides timing */
 };
 
 static DeviceOptions options_of(const Job *job, const char *gpu)
@@ -36,7 +36,7 @@ static int open_device(Session *s, const char *gpu, Error *err)
                 : device_open(&options, &s->device, err);
     if (r < 0)
         (void)error_prefix(err, r, "train.device \"%s\"",
-                           cuda ? "cuda" : "cpu"); /* returned below */
+                           cuda ? "cuda" : "cpu"); /* r is returned below */
     return error_set_exit(err, r, device_exit_code(r));
 }
 
@@ -46,20 +46,22 @@ static int read_named(const Session *s, char **ret, Error *err)
 {
     int r = store_get_uri(s->job->train.plans_uri, DEVICE_PLANS_MAX, ret, NULL, err);
     if (r < 0)
-        (void)error_prefix(err, r, "train.plans %s", s->job->train.plans_uri); /* returned below */
+        /* r is returned below */
+        (void)error_prefix(err, r, "train.plans %s", s->job->train.plans_uri);
     return error_set_exit(err, r, exit_code_of_store(exit_errno_of_named(r)));
 }
 
-/* An algorithm that the named set lacks is lacking on every node. */
+/* If the named set needs an algorithm that is missing here, it is missing on every node, so the job is not retried. */
 static int use_plans(Session *s, const char *text, const char *name, Error *err)
 {
     int r = device_use_plans(s->device, text, err);
     if (r < 0)
-        (void)error_prefix(err, r, "train.plans %s", name); /* returned below */
+        (void)error_prefix(err, r, "train.plans %s", name); /* r is returned below */
     return error_set_exit(err, r, r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r));
 }
 
-/* A rank's start is bounded by its daemon: timing algorithms takes a part of that. */
+/* gpu_of() returns the GPU of the rank's slot; NULL: a run without a cluster. take_submissions() limits the time for
+ * timing algorithms to a part of the start, which the daemon bounds. */
 static const char *gpu_of(const SessionAssignment *a) { return a->alone ? NULL : a->assign->gpu; }
 
 static int take_submissions(const Session *s, const SessionAssignment *a, const NetworkShape *shape,
@@ -100,7 +102,7 @@ static int use_job_plans(Session *s, const SessionAssignment *a, const NetworkSh
 
 /* ---- the checkpoint's plans ---- */
 
-/* Restores the checkpoint's plans; NULL: its device had none. */
+/* Restores the checkpoint's plans. *ret is NULL if the checkpoint's device had none. */
 static int restore_plans(Session *s, char **ret, Error *err)
 {
     int r;
@@ -114,7 +116,7 @@ static int restore_plans(Session *s, char **ret, Error *err)
     return 0;
 }
 
-/* Logs in which keys two sets differ, where that is more than their hashes. */
+/* Logs the keys in which two sets differ, if any. */
 static void report_plans(const char *before, const char *now)
 {
     char differences[300];
@@ -122,7 +124,7 @@ static void report_plans(const char *before, const char *now)
         log_warning("in the plans %s", differences);
 }
 
-/* Changes to the set that the job names, where it adopts a checkpoint that was made by another set. */
+/* Changes to the set that the job names, if the job adopts a checkpoint that was made with another set. */
 static int change_plans(Session *s, const char *before, Error *err)
 {
     char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];
@@ -133,7 +135,8 @@ static int change_plans(Session *s, const char *before, Error *err)
     r = use_plans(s, text, s->job->train.plans_uri, err);
     if (r < 0)
         return r;
-    r = device_plans(s->device, &now); /* as a manifest holds it: a set may be written otherwise */
+    /* in the form that a manifest holds: a set may be written differently */
+    r = device_plans(s->device, &now);
     if (r < 0)
         return error_errno(err, r, "cannot tell the device's plans");
     (void)hash_format(hash_bytes(now, strlen(now)), is);

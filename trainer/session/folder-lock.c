@@ -12,7 +12,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* Refuses with what the holder wrote about itself, made printable: a record is text from outside. */
+/* Refuses, with the text that the holder has written about itself. The text comes from outside, so it is made
+ * printable. */
 static int refuse(const char *path, int fd, Error *err)
 {
     char who[96];
@@ -51,7 +52,7 @@ int folder_lock_take(const char *uri, bool make, Error *err)
         return error_errno(err, -errno, "cannot lock %s", path);
     }
     char text[96], link[65] = "?";
-    (void)gethostname(link, sizeof(link) - 1); /* who reads it sees "?" */
+    (void)gethostname(link, sizeof(link) - 1); /* if it fails, the text has "?" */
     int n = snprintf(text, sizeof(text), "on %s, process %d\n", link, (int)getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
         (void)ftruncate(fd, 0); /* the lock holds without its text */

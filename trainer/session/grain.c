@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grain.c - see grain.h.
  *
- * Grain k uses set k mod 2. The host writes a set's staging again when its copy of grain k - 2 is done; the
- * input lane writes its device memory again when grain k - 2 is computed. */
+ * Grain k uses set k mod 2 of the buffers. The host writes a set's staging memory again when the copy of grain k - 2 to
+ * the device is done; the input lane writes the set's device memory again when grain k - 2 is computed. */
 #include "trainer/session/grain.h"
 
 #include "base/clock.h"
@@ -22,14 +22,15 @@ enum { SETS = 2 };
 
 /* The samples of a grain, on the host and on the device. */
 typedef struct SampleSet {
-    float *latents, *text; /* host; captions are dropped */
-    int32_t *timesteps;    /* host */
-    int64_t *positions;    /* host */
+    float *latents, *text; /* host memory; dropped captions are replaced by the empty text */
+    int32_t *timesteps;    /* host memory */
+    int64_t *positions;    /* host memory */
     float *x0, *device_text;
     int32_t *device_timesteps;
     int64_t *device_positions;
-    Fence staged;   /* LANE_IN: the host's part may be written again */
-    Fence computed; /* LANE_COMPUTE: the device's part may be written again */
+    Fence staged; /* fence of LANE_IN; once it is reached, the host's part may be written again */
+    /* fence of LANE_COMPUTE; once it is reached, the device's part may be written again */
+    Fence computed;
 } SampleSet;
 
 struct GrainWork {
@@ -37,19 +38,19 @@ struct GrainWork {
     Network *network;
     const Job *job;
     DatasetShape shape;
-    const float *empty_text; /* host */
+    const float *empty_text; /* host memory */
     NoiseSchedule *schedule;
     int64_t latent_elements, text_elements; /* of one sample */
 
     SampleSet sets[SETS];
     int64_t n_submitted;
 
-    /* device */
+    /* device memory */
     float *noise, *x_t, *target, *signal, *sigma;
     void *input, *context, *prediction, *dprediction, *workspace;
 };
 
-/* Draws of different purposes never share a block. */
+/* Makes a key for each purpose, so that draws for different purposes never share a Philox block. */
 static uint64_t draw_key(uint64_t seed, const char *purpose)
 {
     return hash64_bytes(purpose, strlen(purpose), seed);
@@ -153,7 +154,7 @@ static int allocate_device(GrainWork *w, Error *err)
 int grain_work_new(Device *device, Network *network, const Job *job, const DatasetShape *shape,
                    const float *empty_text, GrainWork **ret, Error *err)
 {
-    /* shapes_check() has been asked: every buffer below has the size of one of the three. */
+    /* shapes_check() has checked that the job, the network and the data, which give the sizes below, fit each other. */
     const UnetConfig *config = network_config(network);
     assert(config->in_channels == shape->channels && config->out_channels == shape->channels);
     assert(config->cross_attention_dim == shape->text_dim);
@@ -223,7 +224,8 @@ static void draw(const GrainWork *w, const LoaderGrain *grain, SampleSet *set)
     }
 }
 
-/* Sends the staged samples after what the grain before the last one still reads. */
+/* Sends the staged samples to the device, after the computation of the grain before the last one, which reads the same
+ * buffers. */
 static void send_samples(GrainWork *w, SampleSet *set)
 {
     Device *d = w->device;
@@ -294,7 +296,7 @@ static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, const G
 int grain_work_submit(GrainWork *w, const LoaderGrain *grain, const GradientSink *sink,
                       double *loss, uint64_t timeout_usec, Error *err)
 {
-    bool poisoned = fault("loop.nan") < 0; /* as a bad sample or a flipped bit would */
+    bool poisoned = fault("loop.nan") < 0; /* like a bad sample or a flipped bit */
     return submit(w, grain, poisoned, sink, loss, timeout_usec, err);
 }
 
@@ -310,7 +312,7 @@ int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *e
 
 /* ---- a grain that is not finite ---- */
 
-/* Looks at each part of the grain, and ends with the first text. */
+/* Checks each part of the grain, and stops at the first one that is not finite. */
 static void look_at_grain(GrainWork *w, SampleSet *set, TapeFinite *f, const float *weights)
 {
     const DataType type = device_type(w->device);
@@ -357,7 +359,7 @@ int grain_work_explain(GrainWork *w, const LoaderGrain *grain, const float *weig
     return 0;
 }
 
-/* Writes n draws of N(0, 1), element i from counter i / 4. */
+/* Writes n draws of N(0, 1); element i comes from counter i / 4. */
 static void fill_normal(float *to, int64_t n, uint64_t key)
 {
     for (int64_t i = 0; i < n; i += 4) {
@@ -374,17 +376,17 @@ typedef struct Canned {
     LoaderGrain grain;
     float *latents, *text;
     float *gradients; /* device memory: flat */
-    uint32_t
-        *maxima;    /* device memory: [2][tensors], of the plain gradients and of the second pass */
-    double *losses; /* device memory: [2] */
+    /* Device memory: [2][tensors], of the plain gradients and of the second pass. */
+    uint32_t *maxima;
+    double *losses;             /* device memory: [2] */
     StatePlan *plan;            /* of all parameters, in one chunk */
-    TapeComparison *comparison; /* NULL on a CPU, which computes by no library and no plan */
+    TapeComparison *comparison; /* NULL on a CPU, which uses no library and no plan */
     DeviceStaging *staging;
 } Canned;
 
 static void canned_close(const GrainWork *w, Canned *c)
 {
-    /* Objects that a device that hangs may use, until the process ends; volatile, since nobody reads them. */
+    /* Keeps objects that a hanging device may use until the process ends; volatile, since no code reads them. */
     static _unused_ void *volatile kept[2];
     c->staging = device_staging_free(c->staging);
     kept[0] = c->plan;
@@ -451,9 +453,8 @@ static int canned_hash(const Canned *c, int64_t n, Hash *ret, Error *err)
     return 0;
 }
 
-/* Compares the two passes. The kernels leave in a plain gradient the numbers that they give to the sinks of a
- * step. Where the results of operations are compared, they show more than the loss and the maxima, and more of the two
- * passes is seen. */
+/* Compares the two passes. Plain gradients have the same numbers that the kernels give to the sinks of a step.
+ * Comparing the results of all operations, if possible, shows more than comparing only the loss and the maxima. */
 static int canned_compare(const ParameterList *list, const Canned *c, Error *err)
 {
     static const char what[] = "fetching its maxima";
@@ -497,7 +498,7 @@ static int canned_pass(GrainWork *w, const Canned *c, int pass, const GradientSi
     return r;
 }
 
-/* Computes once with plain gradients, and once with only maxima. */
+/* Computes the grain once with plain gradients, and once with only maxima. */
 static int canned_compute(GrainWork *w, const ParameterList *list, const Canned *c, Error *err)
 {
     const GradientSink plain = {.kind = SINK_PLAIN, .to = c->gradients};
@@ -508,7 +509,8 @@ static int canned_compute(GrainWork *w, const ParameterList *list, const Canned 
         return r;
     state_count(c->plan, c->gradients, 0, list->n_elements, &of_plain);
     r = canned_pass(w, c, 1, &again, err);
-    return r == 0 ? grain_work_await(w, 0, DEVICE_TIMEOUT_USEC, err) : r; /* before a download */
+    /* waits with a deadline, before any download */
+    return r == 0 ? grain_work_await(w, 0, DEVICE_TIMEOUT_USEC, err) : r;
 }
 
 int canned_grain(GrainWork *w, Hash *ret, Error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grain.h - puts the work on a grain on the device: draws, noise, forward, loss, backward.
+/* grain.h - computes grains on the device: draws, noise, forward, loss, backward.
  *
- * Every draw is a function of (seed, purpose, position), so timestep, noise and caption drop of a
- * sample are the same on whichever rank trains it.
+ * Every draw is a function of (seed, purpose, position), so timestep, noise and caption drop of a sample are the same
+ * on any rank that trains it.
  *
- * A device must not be idle while the next grain's samples are copied. So a grain is submitted: its
- * samples are staged in one of two sets of buffers and sent while the grain before it is computed.
+ * A device must not be idle while the next grain's samples are copied. So a grain is submitted ahead: its samples are
+ * staged in one of two sets of buffers and sent while the grain before it is computed.
  *
  * Ownership: grain_work_new() gives the caller a GrainWork; borrows Device, Network, Job and
  *            empty_text.
@@ -24,28 +24,28 @@ typedef struct GrainWork GrainWork;
 
 int grain_work_new(Device *device, Network *network, const Job *job, const DatasetShape *shape,
                    const float *empty_text, GrainWork **ret, Error *err);
-/* No grain is under way. */
+/* No grain may be in progress. */
 GrainWork *grain_work_free(GrainWork *work);
 DEFINE_CLEANUP(GrainWork, grain_work_free)
 
-/* Puts the grain on the device's lanes and returns: the samples are staged by then, and the loader may
- * overwrite its own. The grain's mean loss goes to device memory, its gradients into the sink. The host waits
- * for nothing but the copy of the samples of the grain before the last one. */
+/* Puts the grain on the device's lanes and returns. The samples are then staged, so the loader may overwrite its own
+ * copy. The grain's mean loss goes to device memory, its gradients into the sink. The host waits only for the copy of
+ * the samples of the grain before the last one. */
 int grain_work_submit(GrainWork *work, const LoaderGrain *grain, const GradientSink *sink,
                       double *loss, uint64_t timeout_usec, Error *err);
-/* Waits until all submitted grains but the newest n_behind (0 or 1) are computed. */
+/* Waits until all submitted grains except the newest n_behind (0 or 1) are computed. */
 int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error *err);
 
-/* For a grain that was not finite, and no other is under way: computes it once more, with the weights that it had, and
- * writes for people which operation was the first to make something that is not finite (nn/finite.h). until_usec:
- * CLOCK_MONOTONIC; the text then says that no time was left. */
+/* For a grain that was not finite, while no other grain is in progress: computes the grain again, with the same
+ * weights, and writes a text about the first operation that made something that is not finite (nn/finite.h).
+ * until_usec: deadline on CLOCK_MONOTONIC; if it has passed, the text says that no time was left. */
 int grain_work_explain(GrainWork *work, const LoaderGrain *grain, const float *weights,
                        uint64_t until_usec, char *text, size_t size, Error *err);
 
-/* The timestep of a position, and whether its caption is dropped. */
+/* The timestep of the sample at a position, and whether its caption is dropped. */
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);
 bool draw_caption_drop(uint64_t seed, int64_t position, double probability);
-/* The first n elements of the noise that is added to a sample, for `sdtrainer order` to print. */
+/* Draws the first n elements of the noise that is added to a sample; `sdtrainer order` prints them. */
 int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *ret, Error *err);
 
 /* Hashes all gradients and the loss of one grain of synthetic data with the network's present weights. The hash is

@@ -13,7 +13,7 @@
 
 enum { PIECE_ELEMENTS = 1 << 20 };
 
-/* A state that took over weights, or weights and moments, starts its own count of steps. */
+/* Restarts the count of steps of a state whose weights, or weights and moments, come from another source. */
 static void restart_scalars(TrainState *state, bool keep_optimizer)
 {
     TrainScalars *s = &state->scalars;
@@ -81,13 +81,13 @@ static float widen(uint16_t h, bool bf16)
     return f;
 }
 
-/* A file of weights, read by pieces: whole, it would need as much again as the weights. */
+/* A file of weights, which is read in pieces: read whole, it would need as much memory again as the weights. */
 typedef struct WeightsFile {
     const char *uri, *key;
     Store *store;
     Safetensors *tensors;
     char *piece;   /* PIECE_ELEMENTS of the widest type */
-    float *floats; /* and what becomes of them */
+    float *floats; /* the piece, converted to floats */
     DeviceStaging *staging;
 } WeightsFile;
 
@@ -113,7 +113,8 @@ static int weights_file_open(const char *uri, const TrainState *state, WeightsFi
 
 static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *state, Error *err)
 {
-    const SafetensorsEntry *e = safetensors_find(f->tensors, p->name); /* weights_open() saw it */
+    /* exists: weights_open() has checked all names */
+    const SafetensorsEntry *e = safetensors_find(f->tensors, p->name);
     const bool wide = e->type == SAFETENSORS_F32;
     const size_t element = wide ? sizeof(float) : sizeof(uint16_t);
     for (int64_t at = 0; at < p->n_elements; at += PIECE_ELEMENTS) {
@@ -136,7 +137,7 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
     return 0;
 }
 
-/* One .safetensors file that holds every parameter by name, and nothing else. */
+/* Reads one .safetensors file that holds every parameter by name, and nothing else. */
 static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
 {
     _cleanup_(weights_file_close) WeightsFile file;

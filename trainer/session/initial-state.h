@@ -4,7 +4,7 @@
  *
  * Ownership: borrows everything.
  * Units:     none.
- * Errors:    -EBADMSG: the source does not verify. The error's exit code tells the leader what is to blame.
+ * Errors:    -EBADMSG: the source does not verify. The error's exit code shows the leader the cause.
  * Threads:   the training thread.
  */
 #pragma once
@@ -14,8 +14,8 @@
 
 /* Fills state->weights with the job's random initial weights. */
 int init_random(const Job *job, TrainState *state, Error *err);
-/* state->weights hold the job's random initial weights when this is called. resume may be NULL; else
- * the caller has checked that it is of this job, its data and algorithms. It lies in store, and local
- * (may be NULL) has this node's copies of it. */
+/* state->weights must hold the job's random initial weights. resume may be NULL; otherwise the caller has checked that
+ * it is of this job, its data and algorithms. resume is in store, and local (may be NULL) has this node's copies of
+ * it. */
 int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
                TrainState *state, Error *err);

@@ -16,7 +16,7 @@
 enum {
     KEY_MAX = 256,
     LISTED_MAX = 1024, /* sets of one submission: a few, one for each kind of machine */
-    READ_BACK_SEC = 2, /* where two puts of one key may pass each other */
+    READ_BACK_SEC = 2, /* pause if two puts of one key may both succeed */
     PAUSE_MIN_MSEC = 100,
     PAUSE_MAX_MSEC = 2000,
 };
@@ -25,13 +25,13 @@ enum {
 
 /* ---- the key ---- */
 
-/* All of the submission's sets begin so. */
+/* Writes the prefix of the keys of all sets of the submission. */
 static void format_prefix(const PlanSetNeeds *n, char ret[KEY_MAX])
 {
     (void)snprintf(ret, KEY_MAX, CHECKPOINT_PLAN_SETS "%s-", n->submission);
 }
 
-/* set: of this machine; NULL: a plain one. */
+/* set: the plans of this machine; NULL: a machine without libraries, which has the plain set. */
 static int format_key(const PlanSetNeeds *n, const char *set, char ret[KEY_MAX], Error *err)
 {
     const char *device = NULL;
@@ -64,7 +64,7 @@ static int format_key(const PlanSetNeeds *n, const char *set, char ret[KEY_MAX],
 
 /* ---- the store ---- */
 
-/* Where nobody may ever write there would be a job that times algorithms again and again. */
+/* If the folder refuses all writes, the job is not retried: it would time algorithms again and again. */
 static ExitCode exit_code_of_folder(int r)
 {
     return exit_is_refusal(r) ? EXIT_NEVER_RETRY : exit_code_of_store(r);
@@ -76,7 +76,7 @@ static int get(const PlanSetNeeds *n, const char *key, char **ret, Error *err)
     return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
-/* -EEXIST: somebody else's is there. */
+/* Returns -EEXIST if the key already has a set. */
 static int put(const PlanSetNeeds *n, const char *key, const char *set, bool *ret_atomic,
                Error *err)
 {
@@ -94,7 +94,8 @@ int plan_set_make(Device *maker, const UnetConfig *config, const NetworkShape *s
 {
     _cleanup_(network_freep) Network *network = NULL;
     int r = network_plan(maker, config, shape, &network, err);
-    if (r < 0) /* memory of an open device may be others' for now, as when a rank starts */
+    /* other processes may use the memory of an open device for now, as when a rank starts */
+    if (r < 0)
         return error_set_exit(err, r, r == -ENOMEM ? EXIT_RETRY : device_exit_code(r));
     r = device_plans(maker, ret);
     return r < 0 ? error_errno(err, r, "cannot tell the device's plans") : 0;
@@ -104,11 +105,11 @@ static int fail_at(const char *point, const PlanSetNeeds *n, const char *key, Er
 {
     int r = fault(point);
     if (r < 0)
-        (void)error_errno(err, r, "%s/%s", store_uri(n->store), key); /* returned below */
+        (void)error_errno(err, r, "%s/%s", store_uri(n->store), key); /* r is returned below */
     return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
-/* Makes a set and puts it. The set counts if nobody else's lies under the key. */
+/* Makes a set and puts it. *ret is the set under the key, which may be another one if it was put first. */
 static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, char **ret,
                         Error *err)
 {
@@ -134,7 +135,7 @@ static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, c
         return 0;
     }
     if (!atomic)
-        (void)sleep(READ_BACK_SEC); /* a signal ends it */
+        (void)sleep(READ_BACK_SEC); /* a signal may shorten the pause */
     return get(n, key, ret, err);
 }
 
@@ -146,7 +147,7 @@ static int lead(const PlanSetNeeds *n, Device *maker, const char *key, char **re
 
 /* ---- the other ranks ---- */
 
-/* 1: the set is there; 0: not yet. ret_other: the submission's newest set for another kind of machine. */
+/* Returns 1 if the set exists, otherwise 0. ret_other: the submission's newest set for another kind of machine. */
 static int look(const PlanSetNeeds *n, const char *key, size_t *ret_others, char ret_other[KEY_MAX],
                 Error *err)
 {
@@ -204,13 +205,14 @@ static int follow(const PlanSetNeeds *n, const char *key, char **ret, Error *err
                                     : daemon_link_check(n->link, err);
         if (r < 0)
             return r;
-        (void)usleep((useconds_t)(pause_msec * 1000)); /* a signal ends it */
+        (void)usleep((useconds_t)(pause_msec * 1000)); /* a signal may shorten the pause */
     }
 }
 
-/* ---- both ---- */
+/* ---- all ranks ---- */
 
-/* The device that makes plans, which also tells which machine they are for; NULL: it has no libraries. */
+/* Opens the device that makes plans, which also shows the kind of machine that they are for. *ret stays NULL if the
+ * machine has no libraries. */
 static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Error *err)
 {
     DeviceOptions options = *n->device;
@@ -220,7 +222,7 @@ static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Er
     options.tune = options.keep_installed = true;
     options.tune_sec = n->tune_sec;
     int r = device_open(&options, &maker, &why);
-    if (r == -ENODEV) { /* the rank has opened the GPU before */
+    if (r == -ENODEV) { /* libraries are missing: the rank has opened the GPU before */
         log_warning("our own kernels compute all, which is slow: %s", why.text);
         return format_key(n, NULL, key, err);
     }

@@ -10,14 +10,14 @@
 
 #include <string.h>
 
-/* Finds out whether the folder is the job's own by another path, a link or another mount: then the manifest lies in
- * both. */
+/* Finds out whether the manifest's folder is the job's own folder under another path (a link or another mount): then
+ * the manifest can be read from both. */
 static int look_for_alias(Session *s, const char *resume_uri, Error *err)
 {
     _cleanup_free_ char *folder = strdup(resume_uri);
     if (!folder)
         return error_set(err, -ENOMEM, "out of memory");
-    *strrchr(folder, '/') = '\0'; /* manifest_read_uri() has seen both */
+    *strrchr(folder, '/') = '\0'; /* manifest_read_uri() has checked that both slashes exist */
     const char *name = strrchr(folder, '/') + 1;
     const Hash hash = manifest_hash(s->resume);
     _cleanup_(manifest_freep) Manifest *same = NULL;
@@ -51,7 +51,7 @@ int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
     }
     if (r < 0)
         return error_set_exit(err, r, exit_code_of_store(r));
-    if (hash && !session_resumes_own(s)) { /* a commit, and nobody commits elsewhere */
+    if (hash && !session_resumes_own(s)) { /* a commit, which is always under checkpoint.uri */
         r = error_set(err, -EBADMSG,
                       "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
                       uri, store_uri(s->store));
@@ -74,12 +74,13 @@ static int find_next(Session *s, Error *err)
         log_info("goes on from step %lld, the newest checkpoint that verifies STEP=%lld",
                  (long long)manifest_step(s->resume), (long long)manifest_step(s->resume));
     else if (r == 0 && n_passed > 0)
-        r = checkpoint_search_failed(s->search, err); /* never from step 0 beside checkpoints */
+        /* does not start at step 0 beside checkpoints */
+        r = checkpoint_search_failed(s->search, err);
     return error_set_exit(err, MIN(r, 0), exit_code_of_store(r));
 }
 
-/* A run whose lock is free is over: this one takes its folder over. Where there are no locks, nobody
- * but the operator knows. */
+/* A run whose lock is free has ended, so this run takes its folder over. Without locks only the operator knows whether
+ * the run has ended. */
 int session_lock_folder(Session *s, bool make, Error *err)
 {
     Error said = ERROR_INIT;
@@ -87,7 +88,7 @@ int session_lock_folder(Session *s, bool make, Error *err)
         return 0;
     int fd = folder_lock_take(store_uri(s->store), make, &said);
     if (fd == -ENOENT && !make)
-        return 0; /* a job that turns out to be bad leaves nothing behind */
+        return 0; /* a job that turns out to be invalid creates nothing */
     if (fd < 0 && fd != -EOPNOTSUPP)
         return error_set(err, fd, "%s", said.text);
     s->folder_lock = fd;

@@ -23,8 +23,10 @@
 enum {
     REDUCTION_ALGORITHM = 1,
     CONNECT_SEC = 30,
-    COLLECTIVE_SEC = 600, /* last resort: a daemon that sees a dead peer kills long before */
-    REPORTS_SEC = 1800, /* of the writers: one may upload for long while its store comes and goes */
+    /* last resort: a daemon that notices a dead peer kills the rank long before */
+    COLLECTIVE_SEC = 600,
+    /* timeout of the writers' comm: a rank may upload for a long time while its store fails at times */
+    REPORTS_SEC = 1800,
     PREFETCH_BYTES = 256 << 20,
 };
 static_assert(DEVICE_TIMEOUT_SEC + 60 <= COLLECTIVE_SEC,
@@ -47,7 +49,7 @@ static int plan_network(Session *s, const NetworkShape *shape, Error *err)
 {
     int r = network_plan(s->device, &s->config, shape, &s->network, err);
     start_part("plans");
-    /* Plans for other libraries than this node's and a broken GPU are not the job's fault. */
+    /* The job is not to blame for plans that are made for other libraries than this node's, or for a broken GPU. */
     return error_set_exit(err, r,
                           r == -EPROTO || r == -EIO ? device_exit_code(r) : EXIT_NEVER_RETRY);
 }
@@ -59,7 +61,7 @@ static int plan_memory(Session *s, Error *err)
     if (r == 0)
         r = memory_check(&s->memory, device_memory_bytes(s->device), on_gpu(s), err);
     if (r < 0)
-        (void)error_prefix(err, r, "%s", s->job->model.config_uri); /* returned below */
+        (void)error_prefix(err, r, "%s", s->job->model.config_uri); /* r is returned below */
     return error_set_exit(err, r, EXIT_NEVER_RETRY);
 }
 
@@ -69,7 +71,7 @@ static int allocate_network(Session *s, Error *err)
     if (r == 0)
         r = grain_work_new(s->device, s->network, s->job, dataset_shape(s->dataset),
                            dataset_empty_text(s->dataset), &s->work, err);
-    if (r == -ENOMEM) /* another time there may be enough memory */
+    if (r == -ENOMEM) /* there may be enough memory at another time */
         return error_set_exit(err, memory_short(&s->memory, on_gpu(s), r, err), EXIT_RETRY);
     return error_set_exit(err, r, device_exit_code(r));
 }
@@ -91,7 +93,7 @@ static int open_network(Session *s, const SessionAssignment *a, Error *err)
     return r < 0 ? r : allocate_network(s, err);
 }
 
-/* Keeps the device's plans, which the numerics name. */
+/* Keeps the text of the device's plans, whose hash is in the numerics. */
 static int keep_plans(Session *s, const json_t *numerics, Error *err)
 {
     char hash[HASH_TEXT_BYTES];
@@ -103,7 +105,8 @@ static int keep_plans(Session *s, const json_t *numerics, Error *err)
     return 0;
 }
 
-/* Fills in one text of all that this rank computes with: equal texts and equal canned grains mean equal bits. */
+/* Fills in one text about everything that this rank computes with: equal texts and equal canned grains mean equal
+ * bits. */
 static int fill_numerics(Session *s, Error *err)
 {
     _cleanup_free_ char *device = NULL;
@@ -133,7 +136,7 @@ static int open_state(Session *s, Error *err)
     if (r < 0)
         return r == -ENOMEM ? memory_short(&s->memory, on_gpu(s), r, err) : r;
 
-    /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
+    /* The canned grain uses the job's random initial weights, whatever is restored after it. */
     daemon_link_stage(s->link, 0, STAGE_STARTING);
     r = init_random(job, s->state, err);
     if (r < 0)
@@ -144,7 +147,7 @@ static int open_state(Session *s, Error *err)
         return r;
     r = fault("canned.compute");
     if (r < 0)
-        (void)error_errno(err, r, "the canned grain: compute failed"); /* returned below */
+        (void)error_errno(err, r, "the canned grain: compute failed"); /* r is returned below */
     else
         r = canned_grain(s->work, &s->facts.canned_grain, err);
     if (r < 0)
@@ -155,8 +158,8 @@ static int open_state(Session *s, Error *err)
     return session_restore(s, err);
 }
 
-/* Fills in the job's identity, which includes inputs that the job's text names but does not hold: the network's
- * config, the embedding of the empty caption, and what encoder.json says of the data. */
+/* Fills in the job's identity. It includes inputs that the job's text only names: the network's config, the embedding
+ * of the empty caption, and the facts of encoder.json about the data. */
 static int identify(const Session *s, CheckpointFacts *ret, Error *err)
 {
     _cleanup_free_ char *config = NULL;
@@ -190,7 +193,7 @@ static CommKey key_of(const Session *s)
     return (CommKey){.generation = s->generation, .secret = s->secret};
 }
 
-/* Rank 0 of several opens the store that the others will find the comm through. */
+/* On rank 0 of several ranks, opens the store through which the other ranks find the comm. */
 static int open_rendezvous(Session *s, const char *bind_address, Error *err)
 {
     if (s->rank != 0 || s->world_size == 1)
@@ -244,8 +247,8 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Er
         r = session_find_resume(s, err);
     if (r == 0 && assign->find && s->rank == 0)
         r = checkpoint_search_report(link, s->store, &s->facts, assign->find == FIND_MUST, err);
-    if (r == 0 &&
-        s->resume) /* before the canned grain, which another job's seed would change too */
+    /* Checked before the canned grain, which another job's seed would change, too. */
+    if (r == 0 && s->resume)
         r = error_set_exit(err, manifest_check_facts(s->resume, &s->facts, err), EXIT_NEVER_RETRY);
     if (r == 0)
         r = open_network(s, a, err);
@@ -313,15 +316,16 @@ static int open_writer(Session *s, Error *err)
     if (r < 0)
         return r;
     Error said = ERROR_INIT;
-    if (checkpoint_prepare(s->writer, s->state, &said) < 0) /* saves fail, and training goes on */
+    if (checkpoint_prepare(s->writer, s->state, &said) < 0) /* saves fail, and training continues */
         log_warning("%s", said.text);
-    /* A history that lies elsewhere stays there; this one begins with the adopted step. */
+    /* A history in another folder stays there; this job's history begins with the adopted step. */
     if (s->rank == 0 && session_resumes_own(s))
         return checkpoint_adopt_history(s->writer, s->resume, err);
     return 0;
 }
 
-/* Rank 0 claims the folder before a step is trained in vain. A store that is away is left to the first save. */
+/* Rank 0 claims the folder before any step is trained in vain. If the store does not answer, the first save claims
+ * it. */
 static int claim(Session *s, Error *err)
 {
     Error said = ERROR_INIT;
@@ -362,7 +366,7 @@ int session_join(Session *s, const char *address, const char *bind_address, Erro
     r = session_agree(s, err);
     if (r < 0)
         return r;
-    s->rendezvous = rendezvous_free(s->rendezvous); /* everybody is connected */
+    s->rendezvous = rendezvous_free(s->rendezvous); /* all ranks are connected */
     if (s->secret)
         explicit_bzero(s->secret, COMM_SECRET_BYTES);
     s->secret = NULL;
@@ -386,11 +390,11 @@ int session_join(Session *s, const char *address, const char *bind_address, Erro
 
 Session *session_free(Session *s)
 {
-    /* The session that a device that hangs may use, until the process ends; volatile, since nobody reads it. */
+    /* Keeps the session that a hanging device may use until the process ends; volatile, since no code reads it. */
     static _unused_ Session *volatile kept;
     if (!s)
         return NULL;
-    /* A grain may be under way when something else has failed. */
+    /* A grain may be in progress if something else has failed. */
     if (s->device && !device_is_idle(s->device)) {
         kept = s;
         return NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.h - builds everything that one rank holds for one generation, in the order in which it can
- * be checked.
+/* session.h - builds all parts of one rank for one generation, in the order in which they can be checked.
  *
  * session_open() makes the parts that need no peer: job, resume manifest, dataset, device, network,
  * state, canned grain. session_join() makes the rest: comms, the agreement of all ranks, checkpoint
@@ -9,8 +8,8 @@
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.
- * Errors:    -errno. The error's exit code (exit-code.h) tells the leader what is to blame; where none
- *            was set, starting again may help: EXIT_RETRY.
+ * Errors:    -errno. The error's exit code (exit-code.h) shows the leader the cause; if none was set, another start may
+ *            help: EXIT_RETRY.
  * Threads:   the training thread.
  */
 #pragma once
@@ -24,13 +23,15 @@
 
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
-    /* As a daemon sends it. A run without a daemon makes its own, and draws a submission. */
+    /* The message of a daemon. A run without a daemon makes its own, and draws a submission. */
     const ChannelAssign *assign;
-    int64_t generation; /* 0, with `alone`: the next one after those in the folder */
-    /* Without a daemon any GPU will do, and the newest own checkpoint that verifies goes on; without any, step 0. */
+    int64_t generation; /* 0, with `alone`: the next one after the highest in the folder */
+    /* A run without a daemon. It uses any GPU, and continues from the newest own checkpoint that verifies; if there is
+     * none, it starts at step 0. */
     bool alone;
     CheckpointClaim claim;
-    uint8_t *secret; /* the world's, COMM_SECRET_BYTES, wiped by session_join(); NULL: none */
+    /* the world's secret, COMM_SECRET_BYTES, wiped by session_join(); NULL: none */
+    uint8_t *secret;
 } SessionAssignment;
 
 typedef struct Session {
@@ -43,17 +44,19 @@ typedef struct Session {
 
     Store *store;           /* of checkpoint.uri */
     CheckpointLocal *local; /* this node's copies of the store's checkpoints; NULL: none are kept */
-    Manifest *resume;       /* NULL: step 0 of a fresh job */
-    bool resumes_own;       /* `resume` lies where this job saves, by whatever path */
+    Manifest *resume;       /* manifest to continue from; NULL: step 0 of a new job */
+    bool resumes_own;       /* `resume` is in the folder where this job saves, under any path */
     bool adopts; /* `resume` was named by an operator (job start --resume), and is not a commit */
-    bool changes_plans; /* the job's plans are others than those of the adopted `resume` */
-    char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* of the history, for the manifests */
-    Store *resume_store;      /* holds `resume`; not `store` when a moved history is adopted */
-    CheckpointSearch *search; /* found `resume`; NULL: its URI was assigned */
-    size_t n_left_aside;      /* checkpoints that the search passed over and the log names */
+    bool changes_plans; /* the job's plans differ from those of the adopted `resume` */
+    char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* plan changes of the history, for the manifests */
+    /* holds `resume`; not `store` if a history of another folder is adopted */
+    Store *resume_store;
+    CheckpointSearch *search; /* the search that found `resume`; NULL: its URI was assigned */
+    /* how many checkpoints the search has passed over and the log has named */
+    size_t n_left_aside;
     Dataset *dataset;
     Device *device;
-    char *plans; /* in use by the device; NULL: it has none */
+    char *plans; /* plan set of the device; NULL: it has none */
     UnetConfig config;
     MemoryPlan memory;
     Network *network;
@@ -61,14 +64,16 @@ typedef struct Session {
     GrainWork *work;
     CheckpointFacts facts;
     CheckpointClaim claim;
-    int folder_lock; /* descriptor; a run without a cluster holds it */
+    int folder_lock; /* descriptor of the lock that a run without a cluster holds */
 
     uint8_t *secret;        /* borrowed; wiped by session_join() */
     Rendezvous *rendezvous; /* rank 0 of a world of several */
     Comm *train, *reports;
-    Comm *bulk;          /* NULL: the world has one rank, or one of a version without it */
-    int unmet;           /* 1 + the rank that could not be reached when joining; 0: none */
-    TrainStage ended_in; /* LEAVING: it looked for what is not finite; else STARTING */
+    /* NULL: the world has one rank, or a rank of a version without this comm */
+    Comm *bulk;
+    int unmet; /* 1 + the rank that could not be reached when joining; 0: none */
+    /* LEAVING: the session ended in a search for values that are not finite; otherwise STARTING */
+    TrainStage ended_in;
     Update *update;
     CheckpointWriter *writer;
     Loader *loader;
@@ -77,9 +82,9 @@ typedef struct Session {
 int session_open(DaemonLink *link, const SessionAssignment *assignment, Session **ret, Error *err);
 /* address: of rank 0's rendezvous store, from the daemon's `go`. */
 int session_join(Session *session, const char *address, const char *bind_address, Error *err);
-/* Tells whether `resume` lies where this job saves, so that its history goes on. */
+/* Returns whether `resume` is in the folder where this job saves, so that its history continues. */
 bool session_resumes_own(const Session *session);
-/* After the last save of a `sdtrainer run`: where no lock shows that it has ended, an object says so. */
+/* After the last save of a `sdtrainer run` without a lock: puts an object that shows that the run has ended. */
 void session_close_folder(Session *session);
 Session *session_free(Session *session);
 DEFINE_CLEANUP(Session, session_free)

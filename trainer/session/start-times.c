@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The times of the process, which starts once. */
-static uint64_t began, last; /* 0: no start is under way */
+/* The times of the process's start, of which there is only one. */
+static uint64_t began, last; /* 0: no start is being timed */
 static char parts[512];
 
 void start_begin(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device-comm.c - see device-comm.h.
  *
- * Off a CPU a buffer is cut into parts. A part is the same range of one row of pieces, a piece a rank, so
- * that each rank is dealt in a part what it is dealt of the whole. While a part is on the network, the
- * next one is copied into the other piece of host memory. */
+ * Except on a CPU, a buffer is cut into parts. A row of pieces has one piece for each rank, and a part is the same
+ * range of every piece of one row, so that each rank is dealt the same elements by parts as from the whole. While a
+ * part is on the network, the next part is copied into the other piece of host memory. */
 
 #include "trainer/state/device-comm.h"
 
@@ -16,14 +16,14 @@
 
 size_t device_comm_staging_bytes = 4 << 20;
 
-/* The input and results of one run of a call, on whichever thread. */
+/* The input and results of one run of a call, on any thread. */
 typedef struct Run {
     Device *device;
     Comm *comm;
     uint8_t *const *staging;
     DeviceCommCall call;
-    Fence before; /* in LANE_COMPUTE: the data are there */
-    Fence after;  /* in LANE_COMM: the result is there */
+    Fence before; /* fence of LANE_COMPUTE; once it is reached, the data are complete */
+    Fence after;  /* fence of LANE_COMM; once it is reached, the result is complete */
     uint64_t usec;
     bool device_failed;
 } Run;
@@ -33,8 +33,8 @@ struct DeviceCommThread {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     Comm *bulk;
-    bool begun, done, quit; /* lock */
-    Run run;                /* the thread's own while begun and not done */
+    bool begun, done, quit; /* guarded by lock */
+    Run run;                /* only the thread uses it while begun and not done */
     int result;
     Error error;
 };
@@ -72,7 +72,7 @@ DeviceCommCall device_all_gather_dealt(void *data, size_t n_bytes, size_t piece_
                             .piece = piece_bytes};
 }
 
-/* The collective on host memory. */
+/* Runs the collective on host memory. */
 static int call_comm(Run *run, void *data, size_t n, size_t piece, void *out, Error *err)
 {
     const uint64_t t = clock_boottime_usec();
@@ -92,9 +92,9 @@ static int call_comm(Run *run, void *data, size_t n, size_t piece, void *out, Er
     return r;
 }
 
-/* Part `i`: elements [begin, begin + width) of each piece of a row. Only the last row's may be cut short. */
+/* Part `i`: elements [begin, begin + width) of each piece of a row. Only a part of the last row may have less. */
 typedef struct Part {
-    size_t ranks; /* that are dealt to: an all-reduce has one piece */
+    size_t ranks; /* number of pieces in a row; 1 for an all-reduce */
     size_t row, begin, width;
 } Part;
 
@@ -127,7 +127,7 @@ static Part part_at(const Run *run, size_t i)
                   .width = MIN(elements, run->call.piece - begin)};
 }
 
-/* Where a rank's range of the part lies in the buffer; its length is 0 beyond the end. */
+/* Returns where a rank's range of the part begins in the buffer. *ret_length is 0 beyond the buffer's end. */
 static size_t part_range(const Run *run, const Part *part, size_t rank, size_t *ret_length)
 {
     const size_t at = (part->row * part->ranks + rank) * run->call.piece + part->begin;
@@ -135,7 +135,7 @@ static size_t part_range(const Run *run, const Part *part, size_t rank, size_t *
     return at;
 }
 
-/* Copies the ranges of this rank, or of the others, or of all. The ranges of the others need no fetch before an
+/* Copies this rank's range (own), those of the other ranks (others), or both. The other ranges need no fetch before an
  * all-gather, and no send after a reduce-scatter. */
 static void copy_part(Run *run, size_t i, uint8_t *host, bool own, bool others, bool fetch)
 {
@@ -164,13 +164,13 @@ static int exchange_part(Run *run, size_t i, uint8_t *host, Error *err)
     size_t n = 0;
     for (size_t rank = 0; rank < part.ranks; rank++) {
         size_t length;
-        (void)part_range(run, &part, rank, &length); /* where it lies is not asked here */
+        (void)part_range(run, &part, rank, &length); /* only the length is needed */
         n += length;
     }
     int r = call_comm(run, host, n, part.width, NULL, err);
     if (r == 0 && run->call.out) {
         size_t length;
-        (void)part_range(run, &part, mine, &length); /* as above */
+        (void)part_range(run, &part, mine, &length); /* only the length is needed */
         memcpy((uint8_t *)run->call.out + (part.row * run->call.piece + part.begin) * bytes,
                host + mine * part.width * bytes, length * bytes);
     }
@@ -184,8 +184,8 @@ static int await(Run *run, Fence fence, Error *err)
     return r;
 }
 
-/* The lane keeps its order: what part i - 2 sends has left the memory before this comes there. So the fence behind
- * this is all that the host waits for before it writes there. */
+/* Fetches part i into its piece of host memory. The lane runs in order, so the sends of part i - 2 from this memory are
+ * done before. So the host waits only for the fence after this fetch before it writes to the memory. */
 static void fetch_part(Run *run, size_t i)
 {
     copy_part(run, i, run->staging[i % 2], true, run->call.kind != DEVICE_ALL_GATHER, true);
@@ -224,7 +224,7 @@ static int run_call(Run *run, Error *err)
     if (!run->staging[0])
         return call_comm(run, call->data, call->n, call->piece, call->out, err);
     if (comm_size(run->comm) == 1 && !call->out)
-        return 0; /* the result lies there */
+        return 0; /* the data are the result already */
     return run_staged(run, err);
 }
 
@@ -274,19 +274,20 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's. */
+/* Starts the thread with all signals blocked, since the main thread handles them. */
 static int thread_new(Comm *bulk, DeviceCommThread **ret, Error *err)
 {
     DeviceCommThread *t = memory_new(DeviceCommThread);
     sigset_t all, before;
     t->bulk = bulk;
     (void)pthread_mutex_init(&t->lock, NULL);   /* default attributes cannot fail */
-    (void)pthread_cond_init(&t->changed, NULL); /* as above */
+    (void)pthread_cond_init(&t->changed, NULL); /* default attributes cannot fail */
     (void)sigfillset(&all);                     /* cannot fail */
     int r = -pthread_sigmask(SIG_SETMASK, &all, &before);
     if (r == 0) {
         r = -pthread_create(&t->thread, NULL, thread_main, t);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+        /* cannot fail: the mask was valid before */
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     if (r < 0) {
         free(t);
@@ -308,8 +309,8 @@ static DeviceCommThread *thread_free(DeviceCommThread *t)
     thread_unlock(t);
     int r = pthread_join(t->thread, NULL);
     assert(r == 0);
-    (void)pthread_cond_destroy(&t->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&t->lock);   /* nobody holds it */
+    (void)pthread_cond_destroy(&t->changed); /* no thread waits */
+    (void)pthread_mutex_destroy(&t->lock);   /* no thread holds it */
     free(t);
     return NULL;
 }

@@ -18,13 +18,13 @@ static void read_patience(void)
 uint64_t device_patience(uint64_t usual_usec)
 {
     static pthread_once_t asked = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&asked, read_patience); /* the arguments are right */
+    (void)pthread_once(&asked, read_patience); /* cannot fail: the arguments are valid */
     return MIN(usual_usec, device_patience_most_usec);
 }
 
 bool device_is_idle(Device *device)
 {
-    static _Atomic(Device *) hangs; /* the one that was not idle when it was asked last */
+    static _Atomic(Device *) hangs; /* the device that was not idle at the last check */
     const uint64_t usual_usec = atomic_load(&hangs) == device ? 0 : 10 * USEC_PER_SEC;
     const uint64_t until = clock_monotonic_usec() + device_patience(usual_usec);
     for (int lane = 0; lane < N_LANES; lane++) {
@@ -36,6 +36,7 @@ bool device_is_idle(Device *device)
         }
     }
     Device *expected = device;
-    (void)atomic_compare_exchange_strong(&hangs, &expected, NULL); /* or it is another one */
+    /* does nothing if `hangs` is another device */
+    (void)atomic_compare_exchange_strong(&hangs, &expected, NULL);
     return true; /* a broken device does nothing any more */
 }

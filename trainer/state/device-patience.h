@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device-patience.h - how long the host waits for a device, and whether it may release what the device uses.
+/* device-patience.h - how long the host waits for a device, and whether it may release memory that the device uses.
  *
- * A device may hang. No wait is without a deadline, and memory that a lane may still use is kept: the process
+ * A device may hang. Every wait has a deadline, and memory that a lane may still use is not released, since the process
  * is about to end.
  *
  * Ownership: none.
@@ -16,17 +16,17 @@
 #include "base/clock.h"
 #include "kernels/kernels.h"
 
-/* How long a device may take to reach a fence. A daemon that sees a hang kills long before. Other ranks wait for ten
- * minutes (session.c): this rank says first that the device is its own. */
+/* How long a device may take to reach a fence. A daemon that notices a hang kills the rank long before. Other ranks
+ * wait for ten minutes (session.c), so that this rank reports first that its own device hangs. */
 enum { DEVICE_TIMEOUT_SEC = 540 };
 #define DEVICE_TIMEOUT_USEC (device_patience(DEVICE_TIMEOUT_SEC * USEC_PER_SEC))
 
-/* No wait is longer, for tests; device.impatient makes it two seconds. */
+/* Upper bound of every wait, for tests; device.impatient makes it two seconds. */
 extern uint64_t device_patience_most_usec;
 
-/* The deadline of a wait that usually gets usual_usec. */
+/* Returns the timeout of a wait whose usual timeout is usual_usec. */
 uint64_t device_patience(uint64_t usual_usec);
 
-/* Waits for all lanes before an end releases memory: ten seconds at most, and not at all where it has waited in vain
- * before. false: they may use it still. */
+/* Waits for all lanes before memory is released at the end: ten seconds at most, and not at all if an earlier wait was
+ * in vain. Returns false if lanes may still use the memory. */
 bool device_is_idle(Device *device);

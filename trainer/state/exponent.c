@@ -34,7 +34,7 @@ bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWid
     assert(maximum < FLOAT_INFINITY);
     float m;
     memcpy(&m, &maximum, sizeof(m));
-    double counted = rint(ldexp((double)m, exponent)); /* both exact */
+    double counted = rint(ldexp((double)m, exponent)); /* ldexp() and rint() are exact */
     int64_t limit = limit_of(width);
     return counted > (double)limit || (int64_t)counted > limit / n_grains;
 }

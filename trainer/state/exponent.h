@@ -2,10 +2,10 @@
 /* exponent.h - chooses how finely a tensor's gradients are counted, and proves that their sum cannot
  * overflow.
  *
- * A gradient g becomes the integer rint(g 2^e), |g| at most the tensor's largest over all grains,
- * M. With Q = rint(M 2^e), any sum over any of the G grains, in any order and on any rank, is at
- * most G Q in magnitude, because rint is monotone and odd. So G Q <= limit proves that neither one
- * value saturates nor any partial sum overflows, and all ranks know it alike from M only.
+ * A gradient g becomes the integer rint(g 2^e), |g| at most the tensor's largest over all grains, M. With Q = rint(M
+ * 2^e), any sum over any of the G grains, in any order and on any rank, is at most G Q in magnitude, because rint is
+ * monotone and odd. So G Q <= limit proves that neither one value saturates nor any partial sum overflows, and all
+ * ranks come to the same result from M only.
  *
  * Ownership: none.
  * Units:     maxima are the bit patterns of |g| as float: they order like the values, infinity and

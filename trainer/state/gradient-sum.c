@@ -20,16 +20,17 @@ struct GradientSum {
     int64_t n_grains;
     CommType type;
     const int32_t *exponents; /* NULL: this pass finds only maxima */
-    bool fresh;               /* nothing was added yet in this pass */
+    bool fresh;               /* nothing has been added in this pass */
 
     /* Device memory. */
-    void *sums;            /* whole, flat (ZeRO 0, 1) or shard */
-    uint32_t *fresh_words; /* {0, 1}, by `fresh`: a sink's word is chosen, not written */
-    float *gradients;      /* ZeRO 2: a grain's, flat */
-    void *bucket;          /* ZeRO 2 */
+    void *sums; /* all sums, flat (ZeRO 0, 1), or the shard (ZeRO 2) */
+    /* {0, 1}: a sink points to the word of its `fresh`, so that none is ever written */
+    uint32_t *fresh_words;
+    float *gradients; /* ZeRO 2: a grain's gradients, flat */
+    void *bucket;     /* ZeRO 2: the counted gradients of one bucket */
 
     /* Host memory, ZeRO 2. */
-    void *shard_sums; /* `sums` on a CPU */
+    void *shard_sums; /* the same memory as `sums` on a CPU */
     void *partial;    /* this rank's part of a bucket */
 };
 
@@ -54,7 +55,7 @@ static int64_t shard_elements(const TrainState *state)
     return shard_slots(&state->layout, train_state_shards(state)) * state->layout.chunk_elements;
 }
 
-/* Returns whole rows of one chunk of each rank. */
+/* Returns the elements of a bucket: whole rows, with one chunk of each rank. */
 static int64_t bucket_elements(const TrainState *state, CommType type)
 {
     int64_t row = state->layout.chunk_elements * state->world_size;
@@ -100,7 +101,7 @@ static int allocate_buckets(GradientSum *sum, Error *err)
         sum->shard_sums = sum->sums;
     else if (r >= 0)
         r = device_host_allocate(state->device, shard, &sum->shard_sums,
-                                 err); /* the shard is sent whole */
+                                 err); /* the whole shard is sent to the device */
     if (r < 0)
         return r;
     sum->partial = malloc(bucket / (size_t)state->world_size);
@@ -172,7 +173,7 @@ void gradient_sum_begin(GradientSum *sum, const int32_t *exponents)
         memset(sum->shard_sums, 0, (size_t)shard_elements(sum->state) * element_bytes(sum));
 }
 
-/* Makes a sink into `to`, which begins with the state's element `first`. */
+/* Makes a sink into `to`, whose first element is the state's element `first`. */
 static GradientSink summing_sink(const GradientSum *sum, uint32_t *maxima, void *to, int64_t first,
                                  bool fresh)
 {
@@ -195,8 +196,8 @@ void gradient_sum_sink(GradientSum *sum, uint32_t *maxima, GradientSink *ret)
         *ret = summing_sink(sum, maxima, sum->sums, 0, sum->fresh);
 }
 
-/* Adds [begin, end) of all ranks' gradients to this rank's shard. begin is at a row, so that chunks
- * belong to the ranks that the comm deals them to. */
+/* Adds [begin, end) of all ranks' gradients to this rank's shard. begin is the beginning of a row, so that the comm
+ * deals each chunk to the rank that owns it. */
 static int add_bucket(GradientSum *sum, bool has_grain, uint32_t *maxima, int64_t begin,
                       int64_t end, Error *err)
 {
@@ -229,7 +230,7 @@ static int add_bucket(GradientSum *sum, bool has_grain, uint32_t *maxima, int64_
 int gradient_sum_add(GradientSum *sum, bool has_grain, uint32_t *maxima, Error *err)
 {
     const int64_t n = sum->state->layout.n_elements;
-    if (!sum->exponents || !bucketed(sum->state)) { /* the sink has done it */
+    if (!sum->exponents || !bucketed(sum->state)) { /* the sink has added the grain */
         assert(has_grain || !sum->fresh);
         sum->fresh = false;
         return 0;
@@ -265,8 +266,9 @@ int gradient_sum_finish_reduce(GradientSum *sum, Error *err)
     TrainState *state = sum->state;
     int r = device_comm_finish(sum->dc, err);
     if (r == 0 && sum->exponents && bucketed(state) && sum->shard_sums != sum->sums)
+        /* the squares come after this copy in the lane */
         device_send(state->device, LANE_COMPUTE, sum->sums, sum->shard_sums,
-                    (size_t)shard_elements(state) * element_bytes(sum)); /* the squares wait */
+                    (size_t)shard_elements(state) * element_bytes(sum));
     return r;
 }
 

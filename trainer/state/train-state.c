@@ -9,15 +9,15 @@
 #include <string.h>
 
 size_t train_state_piece_bytes = 8 << 20;
-static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one piece */
+static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* for the copy of one piece */
 
 struct StateTraffic {
     float *pieces[2]; /* host memory for copies that are hashed; NULL until the first hash */
-    Fence copied;     /* the newest save's copies have been read */
+    Fence copied;     /* the copies of the newest save are done */
     uint64_t waited_usec;
 };
 
-/* ZeRO 0 keeps every chunk, in chunk order: the layout of a world of one. */
+/* ZeRO 0 keeps every chunk, in chunk order, which is the layout of a world of one rank. */
 int train_state_shards(const TrainState *state)
 {
     return state->zero_stage == 0 ? 1 : state->world_size;
@@ -154,7 +154,7 @@ static int stage(const TrainState *state, Error *err)
     return 0;
 }
 
-/* Up to four ranges of n elements each, one after another in pieces. */
+/* Up to four ranges of n elements each, which are hashed one after another in pieces. */
 typedef struct HashedRanges {
     const float *ranges[4];
     size_t n_ranges;
@@ -166,7 +166,7 @@ typedef struct HashPlace {
     int64_t at;
 } HashPlace;
 
-/* Puts the copy of a piece on the lane; 0 elements: there is none left. */
+/* Starts the copy of the next piece. Returns its elements; 0: no piece is left. */
 static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashPlace *place,
                            float *to)
 {
@@ -181,7 +181,7 @@ static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashP
     return part;
 }
 
-/* The next piece is copied while this one is hashed. No copy is under way when it returns 0. */
+/* Copies the next piece while the current one is hashed. When it returns 0, no copy is in progress. */
 static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
     float *const *pieces = state->traffic->pieces;
@@ -202,7 +202,7 @@ static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *h
     return 0;
 }
 
-/* Where the host may read device memory itself. */
+/* Hashes device memory directly, which the host can read. */
 static int hash_in_place(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
     Device *device = state->device;
@@ -227,7 +227,7 @@ int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Er
                                  train_state_chunk(state, state->v, chunk)},
                       .n_ranges = 3,
                       .n = chunk_length(&state->layout, chunk)};
-    assert(h.ranges[1] && h.ranges[2]); /* only who keeps a chunk can hash it */
+    assert(h.ranges[1] && h.ranges[2]); /* only a rank that keeps the chunk can hash it */
     if (state->ema_active)
         h.ranges[h.n_ranges++] = train_state_chunk(state, state->ema, chunk);
     if (hasher_new(&hasher) < 0)

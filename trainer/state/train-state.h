@@ -11,9 +11,9 @@
  *            ParameterList.
  * Units:     elements of fp32. Buffers are device memory.
  * Errors:    -ENOMEM.
- * Threads:   the training thread's. A save's copies are read from it by LANE_OUT, and whoever writes weights, m,
- *            v or EMA calls train_state_before_write() first; in a save that blocks, the checkpoint writer
- *            reads the state while the training thread waits.
+ * Threads:   the training thread's. LANE_OUT copies the state for a save, so train_state_before_write() must be called
+ *            before weights, m, v or EMA are written. In a save that blocks, the checkpoint writer reads the state
+ *            while the training thread waits.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ typedef struct TrainState {
     float *ema;      /* laid out like m; NULL: the job has no EMA */
     bool ema_active; /* the EMA has started */
     TrainScalars scalars;
-    StateTraffic *traffic; /* owned; what is under way between the state and the host */
+    StateTraffic *traffic; /* owned; copies in progress between the state and the host */
 } TrainState;
 
 int train_state_new(Device *device, const ParameterList *parameters, int rank, int world_size,
@@ -43,24 +43,24 @@ int train_state_new(Device *device, const ParameterList *parameters, int rank, i
 TrainState *train_state_free(TrainState *state);
 DEFINE_CLEANUP(TrainState, train_state_free)
 
-/* How many shards m, v and ema are cut into: 1 with ZeRO 0, else one for each rank. */
+/* Returns how many shards m, v and ema are cut into: 1 with ZeRO 0, otherwise one for each rank. */
 int train_state_shards(const TrainState *state);
-/* Tells whether this rank keeps m, v and ema of the chunk. */
+/* Returns whether this rank keeps m, v and ema of the chunk. */
 bool train_state_keeps(const TrainState *state, int64_t chunk);
-/* Where the chunk of shard (m, v or ema) lies; NULL: shard is NULL, or another rank keeps the chunk. */
+/* Returns the address of the chunk in shard (m, v or ema); NULL: shard is NULL, or another rank keeps the chunk. */
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
-/* Copies of the state, as it is now, are under way until the fence is reached. */
+/* Notes that copies of the present state are in progress until the fence is reached. */
 void train_state_copying(const TrainState *state, Fence copied);
 /* Makes work that is put on LANE_COMPUTE from now on run after the copies of train_state_copying(). */
 void train_state_before_write(const TrainState *state);
-/* How long the host waited for the newest copies in train_state_before_write(). */
+/* Returns how long the host has waited in train_state_before_write() for the newest copies. */
 uint64_t train_state_waited_usec(const TrainState *state);
 
-/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. The hash is taken
- * after all work that LANE_COMPUTE holds. */
+/* Computes the XXH3-128 hash of a chunk that this rank keeps: weights, m, v, and the EMA if it is active, without
+ * padding. The hash is taken after all work that LANE_COMPUTE holds. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);
-/* How much of a chunk is copied at once to be hashed where the host may not read it; tests lower it. */
+/* How many bytes of a chunk are copied at once to be hashed, if the host cannot read device memory; tests lower it. */
 extern size_t train_state_piece_bytes;
-/* Gives back the host memory that hashes keep from call to call. */
+/* Releases the host memory that hashes keep between calls. */
 void train_state_release_staging(const TrainState *state);

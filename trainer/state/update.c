@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update.c - see update.h.
  *
- * All decisions are made from numbers that all ranks have alike: the maxima over all grains and the
- * reports of all grains. */
+ * All decisions depend only on numbers that are the same on all ranks: the maxima over all grains and the reports of
+ * all grains. */
 
 #include "trainer/state/update.h"
 
@@ -14,9 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { BAD_NONE = -1, BAD_LOSS = -2 }; /* else the index of a tensor */
+enum { BAD_NONE = -1, BAD_LOSS = -2 }; /* other values: the index of a tensor */
 
-/* A rank's report to the others about one of its grains. */
+/* A rank's report to the other ranks about one of its grains. */
 typedef struct GrainReport {
     double loss;
     int64_t bad;
@@ -28,34 +28,35 @@ struct Update {
     DeviceComm dc;
     GradientSum *sum;
     int64_t n_tensors;
-    int64_t first, n_own, share; /* grains */
+    int64_t first, n_own, share; /* this rank's grains; share: the most grains of any rank */
     SumWidth width;
-    uint32_t infinite; /* a maximum from here on is not a number */
+    uint32_t infinite; /* a maximum of at least this counts as not finite */
 
     /* Device memory. */
     int32_t *sum_exponents; /* [tensors], in this pass */
     uint32_t *maxima;       /* [share][tensors] */
     double *losses;         /* [share] */
-    double *chunk_sums;     /* of squares, by slot */
+    double *chunk_sums;     /* sums of squares, by slot */
 
     /* Host memory that the device writes. */
     uint32_t *grain_maxima; /* [share][tensors] */
     double *grain_losses;   /* [share] */
-    double *squares;        /* by slot */
+    double *squares;        /* sums of squares, by slot */
 
     /* Host memory. */
-    int32_t *exponents; /* [tensors]: what sum_exponents are, or, in a measuring pass, nothing; the
-                                 device reads it until the pass' maxima are there */
+    /* [tensors]: the content of sum_exponents, unused in a measuring pass. The device reads them until the maxima of
+     * the pass are on the host. */
+    int32_t *exponents;
     uint32_t *global_maxima;  /* [tensors] */
-    uint32_t *first_maxima;   /* of the pass that was redone */
+    uint32_t *first_maxima;   /* global maxima of the pass that was redone */
     GrainReport *reports;     /* [world][share] */
     GrainReport *own_reports; /* [share] */
-    uint64_t *gathered;       /* [world][1 + slots]: word, then sums of squares */
+    uint64_t *gathered;       /* [world][1 + slots]: a rank's flags, then its sums of squares */
 
-    bool measuring; /* there is no history: this pass finds only the maxima */
+    bool measuring; /* there is no history of maxima: this pass finds only the maxima */
     bool redone, collected, decided;
-    bool device_failed; /* an error was the device's */
-    int64_t n_added;    /* in this pass, missing ones counted */
+    bool device_failed; /* an error came from the device */
+    int64_t n_added;    /* in this pass, missing grains counted */
 };
 
 void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first, int64_t *ret_n,
@@ -136,7 +137,7 @@ Update *update_free(Update *update)
     if (!update)
         return NULL;
     Device *device = update->state->device;
-    device_comm_close(&update->dc); /* nobody reduces what is freed */
+    device_comm_close(&update->dc); /* then no thread uses the sums that are freed below */
     const bool idle = device_is_idle(device);
     if (idle)
         update->sum = gradient_sum_free(update->sum);
@@ -196,7 +197,8 @@ int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err)
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
 }
 
-/* Waits: the only wait that leaves a device idle when nothing else was put there. A save's copies may go on. */
+/* Waits for LANE_COMPUTE. Only this wait leaves a device idle, if no other work was put there. Copies of a save may
+ * continue. */
 static int wait_for_compute(Update *update, Error *err)
 {
     Device *device = update->state->device;
@@ -213,7 +215,7 @@ int update_collect(Update *update, Error *err)
                  (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
     device_fetch(device, LANE_COMPUTE, update->grain_losses, update->losses,
                  (size_t)update->share * sizeof(*update->losses));
-    if (!update->measuring) /* a pass that is redone was reduced in vain, which is rare */
+    if (!update->measuring) /* if the pass is redone, the reduction was in vain, which is rare */
         gradient_sum_begin_reduce(update->sum);
     int r = wait_for_compute(update, err);
     update->collected = r == 0;
@@ -242,7 +244,7 @@ static void window_push(TrainScalars *scalars, int64_t n_tensors, const uint32_t
     scalars->n_maxima = MIN(scalars->n_maxima + 1, (int64_t)MAXIMA_WINDOW);
 }
 
-/* The EMA becomes the master once start_step steps are done. */
+/* Sets the EMA to the master weights once start_step steps are done. */
 static void ema_start_if_due(Update *update)
 {
     TrainState *state = update->state;
@@ -264,8 +266,8 @@ void update_begin(Update *update)
     assert(scalars->n_maxima >= 0 &&
            scalars->n_maxima <= MIN(scalars->n_accepted, (int64_t)MAXIMA_WINDOW));
     ema_start_if_due(update);
-    (void)device_comm_drop(&update->dc,
-                           NULL); /* of a step that was refused; a comm fails for ever */
+    /* Ends the reduction of a step that was refused. An error of a comm is permanent, so a later call returns it. */
+    (void)device_comm_drop(&update->dc, NULL);
     update->dc.usec = 0;
     update->redone = false;
     update->measuring = scalars->n_maxima == 0 && update->job->train.reduction != REDUCTION_FLOAT;
@@ -275,7 +277,7 @@ void update_begin(Update *update)
     pass_begin(update);
 }
 
-/* Finds this rank's maxima over its grains, and which grains are not numbers. */
+/* Finds this rank's maxima over its grains, and which of its grains are not finite. */
 static void report_grains(Update *update)
 {
     memset(update->global_maxima, 0, (size_t)update->n_tensors * sizeof(*update->global_maxima));
@@ -304,8 +306,8 @@ static int exchange_reports(Update *update, Error *err)
     return device_comm_timed(&update->dc, t, r);
 }
 
-/* Checks that a maximum that counts as infinite comes with a grain that is reported so, and that a tensor's number is
- * one of ours. Other reports would be read past the list's end, and end this process in exponent.c. */
+/* Checks that some grain is reported as bad if a maximum counts as infinite, and that every reported tensor exists.
+ * Otherwise a report would be read past the list's end, or would end this process in exponent.c. */
 static int check_reports(const Update *update, Error *err)
 {
     const int world = update->state->world_size;
@@ -331,7 +333,7 @@ static int check_reports(const Update *update, Error *err)
     return 0;
 }
 
-/* Finds the mean loss in grain order, and the first grain that is not a number. */
+/* Computes the mean loss in grain order, and finds the first grain that is not finite. */
 static void read_reports(Update *update, UpdateResult *result)
 {
     const ParameterList *list = update->state->parameters;
@@ -385,7 +387,7 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
                              "step %" PRId64 ": the same grains gave other gradients when they "
                              "were computed again",
                              update->state->scalars.step + 1);
-        assert(!any_overflow(update)); /* exponent_infinite() ensures it */
+        assert(!any_overflow(update)); /* exponent_infinite() ensures this */
     } else if (update->job->train.reduction != REDUCTION_FLOAT &&
                (update->measuring || any_overflow(update))) {
         r = device_comm_drop(&update->dc, err);
@@ -409,7 +411,8 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
 
 /* ---- the step ---- */
 
-/* Gathers the squares of the owned chunks, and adds them in chunk order; the ranks' words come along. */
+/* Gathers the squares of the owned chunks, and adds them in chunk order. The same collective carries the ranks'
+ * flags. */
 static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double *ret_norm,
                        Error *err)
 {
@@ -447,7 +450,7 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     return 0;
 }
 
-/* Computes the power by squaring, with multiplications only, so the bits are not libm's. */
+/* Computes the power by squaring, only with multiplications, so that the bits do not depend on libm. */
 static double power(double base, int64_t n)
 {
     double result = 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-auto-plans.c - train.plans "auto": the one set of a submission, made by rank 0 on the emulated device with a
- * cuBLASLt and a cuDNN whose algorithms take another time in each process, so that two processes that tune choose
- * differently; and a job that goes on from a manifest by another set.
- *
- * SDTRAIN_AUTO_STARTS: how many submissions are started (4; 100 for the figure). */
+/* test-auto-plans.c - train.plans "auto": the one plan set of a submission, which rank 0 makes. The device is the
+ * emulator, with a cuBLASLt and a cuDNN whose algorithms take other times in each process, so that two processes that
+ * tune choose differently. Also tests a job that continues from a manifest with another set.
+ * SDTRAIN_AUTO_STARTS: how many submissions are started (default: 4; 100 for the figure). */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json/json.h"
@@ -24,7 +23,7 @@ enum { STEPS = 2, TEXT_MAX = 1 << 20, SETS_MAX = 8, STARTS = 4, SUBMISSION_BYTES
 
 static TestingJob files;
 
-/* more: of "train". */
+/* more: further keys of "train". */
 static char *job_text(const char *name, const char *more)
 {
     char *train = NULL;
@@ -43,7 +42,7 @@ static char *job_with(const char *name, const char *plans)
     return text;
 }
 
-/* The next process' libraries prefer one of two engines and one of two kinds of algorithm. */
+/* Sets which of two engines, and which of two kinds of algorithm, the libraries of the next process prefer. */
 static void prefer(unsigned which)
 {
     const char *const conv = which & 1 ? "1:2900,2:3000" : "1:9000,2:3000";
@@ -96,7 +95,8 @@ static void begin_rank(int i, const RanksLife *life, const char *text, const cha
                 life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
 }
 
-/* Waits until all are ready and sends `go`; false: rank 0 is gone, and the others are killed. */
+/* Waits until all ranks are ready, and sends `go`. Returns false if rank 0 has ended; then the caller kills the
+ * others. */
 static bool go(RanksLife *life)
 {
     ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
@@ -129,7 +129,7 @@ static void await_stop(const Rank *rank)
 
 /* ---- one set ---- */
 
-/* Sets that were seen, each with the digest of a job of one rank that names it. */
+/* The sets that were seen, each with the digest of a job of one rank that names the set. */
 static struct {
     char *text;
     Hash digest;
@@ -158,7 +158,7 @@ static Hash digest_with(const char *set)
     return sets[n_sets++].digest;
 }
 
-/* Checks that the set in the folder is the one that was seen before, if one was. */
+/* Checks that the set in the folder is the same as before, if there was one before. */
 static void look_at_set(const char *name, char **seen)
 {
     char path[512];
@@ -188,7 +188,7 @@ static void start_once(int number, const Philox *drawn)
         const char *fault =
             turn < 2 ? faults[(drawn->word[1] >> (8 * turn)) % ELEMENTSOF(faults)] : NULL;
         for (int i = 0; i < life.size; i++) {
-            prefer(i == 0 ? (unsigned)(number + turn) /* each set comes up */
+            prefer(i == 0 ? (unsigned)(number + turn) /* so that each set is made */
                           : drawn->word[2] >> (2 * (turn * RANKS_MAX + i)));
             begin_rank(i, &life, text, i == 0 ? fault : NULL);
         }
@@ -207,7 +207,7 @@ static void start_once(int number, const Philox *drawn)
     _cleanup_free_ char *saved = saved_object(&life.saved, "plans.json");
     if (seen)
         assert_string_equal(saved, seen);
-    assert_false(find_set(name, path)); /* the manifests have it */
+    assert_false(find_set(name, path)); /* removed, since the manifests have the set */
     ranks_submission = "";
     assert_true(hash_equal(life.digest, digest_with(saved)));
 }
@@ -223,10 +223,11 @@ static void a_submission_has_one_set(void **unused)
     }
     printf("%d submissions, a set each, %d different sets\n", n, n_sets);
     if (n >= STARTS)
-        assert_true(n_sets > 1); /* a job that tunes by itself has another one */
+        assert_true(n_sets > 1); /* a job that tunes by itself has another set */
 }
 
-/* Rank 0 of a world that is over has made a set, and puts it when another world's lies there: that one counts. */
+/* Rank 0 of a replaced world has made a set, and wants to put it after another world has put one: it uses that other
+ * set. */
 static void what_lies_there_wins(void **unused)
 {
     (void)unused;
@@ -264,7 +265,8 @@ static void expect_error(int i, int code, const char *says)
     assert_int_equal(rank_end(&ranks[i]), code);
 }
 
-/* A rank of another kind of machine waits for a set of its own kind, and ends when rank 0 puts another kind's. */
+/* A rank on another kind of machine waits for a set of its own kind, and ends when rank 0 puts a set of another
+ * kind. */
 static void another_kind_of_machine_ends_with_numerics(void **unused)
 {
     (void)unused;
@@ -276,7 +278,7 @@ static void another_kind_of_machine_ends_with_numerics(void **unused)
     assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", "/nonexistent", 1), 0);
     begin_rank(1, &life, text, "plans.wait=stop");
     assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 1), 0);
-    await_stop(&ranks[1]); /* it has looked once */
+    await_stop(&ranks[1]); /* rank 1 has searched once */
     assert_int_equal(kill(ranks[0].pid, SIGCONT), 0);
     (void)rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
     (void)rank_expect(&ranks[0], CHANNEL_READY);
@@ -295,7 +297,7 @@ static void nobody_waits_for_ever(void **unused)
     ranks_startup_usec = 0;
 }
 
-/* A set that cannot be put or read costs this start; the next one makes it. */
+/* If a set cannot be put or read, this start fails, and the next start makes the set. */
 static void a_store_that_fails_costs_a_start(void **unused)
 {
     (void)unused;
@@ -325,11 +327,11 @@ static void a_store_that_fails_costs_a_start(void **unused)
     assert_int_equal(rank_end(&ranks[0]), EXIT_DONE);
 
     life = (RanksLife){.generation = 1, .size = 1};
-    begin_rank(0, &life, nowhere, NULL); /* that no later start mends */
+    begin_rank(0, &life, nowhere, NULL); /* an error that no later start mends */
     expect_error(0, EXIT_NEVER_RETRY, "Not a directory");
 }
 
-/* An object under the set's key is checked as any set is. */
+/* The object under the set's key is checked like any other set. */
 static void a_bad_set_is_named(void **unused)
 {
     (void)unused;
@@ -361,7 +363,7 @@ static void a_bad_set_is_named(void **unused)
     }
 }
 
-/* Without libraries the set is plain, and all go by it. */
+/* Without libraries the set is plain, and all ranks use it. */
 static void without_libraries_the_set_is_plain(void **unused)
 {
     (void)unused;
@@ -386,7 +388,8 @@ static void without_libraries_the_set_is_plain(void **unused)
     assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 1), 0);
 }
 
-/* Rank 0 times only what the installed set lacks; one for other libraries is passed over. */
+/* Rank 0 times only the operations that the installed set lacks. An installed set for other libraries is passed
+ * over. */
 static void the_installed_set_is_kept(void **unused)
 {
     (void)unused;
@@ -443,8 +446,8 @@ static Hash adopted(const char *text, const ChannelMessage *from, int64_t genera
     return life.digest;
 }
 
-/* A new job that names a set begins with it, from a manifest of another set on, and its manifests record that. A job
- * that names none, and one that goes on by itself, keep the set that they have. */
+/* A new job that names a set uses it from the manifest on, which was made with another set, and the job's manifests
+ * record this. A job that names no set, and a job that continues by itself, keep the set that they have. */
 static void a_named_set_takes_the_manifests_place(void **unused)
 {
     (void)unused;
@@ -477,7 +480,8 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_non_null(strstr(manifest, expected));
     assert_string_equal(plans, sets[k].text);
 
-    /* By itself the job goes on with it, whatever the set's file holds, and records the same history. */
+    /* When the job continues by itself, it keeps this set, whatever the set's file holds, and records the same
+     * history. */
     _cleanup_free_ char *again = job_with("other", zero);
     ChannelMessage saved_again;
     const Hash digest = adopted(again, &saved, 2, false, &saved_again);
@@ -488,7 +492,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_null(strstr(same_manifest, "plan_changes"));
     assert_true(hash_equal(adopted(keeps, &from, 1, true, &saved), sets[0].digest));
 
-    /* In the folder of the manifest itself, which the next owner takes over. */
+    /* The same in the folder of the manifest itself, which the new job takes over. */
     _cleanup_free_ char *own = job_with("first", one);
     ranks_submission = "fedcba9876543210fedcba9876543210";
     assert_true(hash_equal(adopted(own, &from, 2, true, &saved), changed));
@@ -497,8 +501,8 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_non_null(strstr(own_manifest, expected));
 }
 
-/* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again. One that does not verify is
- * refused. */
+/* `sdtrainer plan --from MANIFEST` writes the set of a checkpoint, so that another job gets the same bits. A set that
+ * does not verify is refused. */
 static int plan_from(const char *text, const char *to, const char *from)
 {
     char job[160], program[512];
@@ -535,15 +539,15 @@ static void a_checkpoints_set_is_taken_out(void **unused)
     assert_int_equal(rank_end(&ranks[0]), EXIT_DONE);
     _cleanup_free_ char *saved = saved_object(&life.saved, "plans.json");
     char hash[HASH_TEXT_BYTES];
-    assert_string_equal(life.saved.plans,
-                        hash_format(hash_bytes(saved, strlen(saved)), hash)); /* the same for all */
+    /* The daemon receives the hash of the same set. */
+    assert_string_equal(life.saved.plans, hash_format(hash_bytes(saved, strlen(saved)), hash));
     prefer(3);
     assert_int_equal(plan_from(text, to, life.saved.uri), EXIT_DONE);
     _cleanup_free_ char *taken = read_text(to);
     assert_string_equal(taken, saved);
     (void)snprintf(path, sizeof(path), "%.*s/plans.json",
                    (int)(strrchr(life.saved.uri, '/') - life.saved.uri), life.saved.uri);
-    assert_int_equal(plan_from(text, to, path), EXIT_DONE); /* as it lies there */
+    assert_int_equal(plan_from(text, to, path), EXIT_DONE); /* copied unchanged */
     _cleanup_free_ char *copied = read_text(to);
     assert_string_equal(copied, saved);
 
@@ -554,7 +558,7 @@ static void a_checkpoints_set_is_taken_out(void **unused)
                      EXIT_NEVER_RETRY);
 }
 
-/* Everything else of the numerics must be equal. */
+/* Everything else in the numerics must be equal. */
 static void other_numerics_are_refused_all_the_same(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-device-exit.c - what each error of a device costs, and whom. */
+/* test-device-exit.c - the exit code of each error of a device. */
 #include "base/macro.h"
 #include "base/test/testing.h"
 #include "trainer/session/device-exit.h"
@@ -14,27 +14,28 @@ static void each_error_has_its_price(void **unused)
         int r;
         ExitCode code;
     } cases[] = {
-        /* this node, this job */
+        /* this node lacks something for this job */
         {-ENODEV, EXIT_NUMERICS},
         {-EPROTO, EXIT_NUMERICS},
         {-ENOTSUP, EXIT_NUMERICS},
-        /* the job, wherever it runs */
+        /* the job can run nowhere */
         {-ENOMEM, EXIT_NEVER_RETRY},
         {-EINVAL, EXIT_NEVER_RETRY},
-        /* another time */
+        /* a later start may succeed */
         {-EAGAIN, EXIT_RETRY},
-        /* the device; so too what nobody thought of */
+        /* the device is broken; also all unknown errors */
         {-EIO, EXIT_DEVICE_FAULT},
         {-ETIMEDOUT, EXIT_DEVICE_FAULT},
         {-ENXIO, EXIT_DEVICE_FAULT},
-        /* the program */
+        /* the program went wrong */
         {-EFAULT, EXIT_ABORTED},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++)
         assert_int_equal(device_exit_code(cases[i].r), cases[i].code);
 }
 
-/* The daemon reports a death by that signal the same, whether it heard the last words or not. */
+/* The daemon reports a death by that signal in the same way, whether or not it has received the rank's error
+ * message. */
 static void aborted_is_the_signal(void **unused)
 {
     (void)unused;

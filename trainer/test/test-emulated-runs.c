@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-emulated-runs.c - whole jobs on the CUDA kernels, as the emulator runs them: fp32 and bf16, worlds of 1 and 2
- * ranks, ZeRO 0 to 2, a kill and a restore. One precision has one digest, that of tests/golden/cuda-digests.txt, which
- * the same job must have on a GPU.
+/* test-emulated-runs.c - whole jobs with the CUDA kernels on the emulator: fp32 and bf16, worlds of 1 and 2 ranks, ZeRO
+ * 0 to 2, a kill and a restore. All runs of one precision have the digest in tests/golden/cuda-digests.txt, which the
+ * same job must have on a GPU.
  *
- * SDTRAIN_BITS=write writes that file: for new kernels, or where a bit was changed on purpose. SDTRAIN_RUNS_MODULE
- * names another module than the emulator's. */
+ * SDTRAIN_BITS=write writes that file: for new kernels, or if bits were changed on purpose. SDTRAIN_RUNS_MODULE names
+ * another module than the emulator's. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -17,10 +17,10 @@
 enum { STEPS = 6 };
 
 static TestingJob files;
-static char digests[256]; /* the golden file's lines, as they come out */
+static char digests[256]; /* lines for the golden file, collected by the tests */
 
-/* One life of a world. killed: at that visit of the last rank's loop.compute; 0: never. Returns whether it ended
- * with the job. */
+/* Runs one life of a world. killed: the visit of loop.compute at which the last rank is killed; 0: never. Returns
+ * whether the life finished the job. */
 static bool live(const char *text, int64_t generation, int size, int killed, ChannelMessage *saved,
                  Hash *ret)
 {
@@ -43,7 +43,7 @@ static bool live(const char *text, int64_t generation, int size, int killed, Cha
     for (;;) {
         const ChannelMessage m = rank_hear(&ranks[0]);
         if (m.type == CHANNEL_ERROR)
-            return false; /* its peer was killed */
+            return false; /* the rank's peer was killed */
         if (m.type == CHANNEL_DONE) {
             *ret = m.digest;
             break;
@@ -82,7 +82,7 @@ static void one_digest(const char *precision)
         if (zero_stage > 0)
             assert_true(hash_equal(other, digest));
     }
-    /* Two ranks, the second one killed after the first save; then one goes on from there. */
+    /* Two ranks run, and the second one is killed after the first save; then one rank continues from there. */
     ChannelMessage saved = {0};
     (void)snprintf(name, sizeof(name), "%s-killed", precision);
     _cleanup_free_ char *text = job(precision, name, 1);
@@ -108,7 +108,8 @@ static void bf16_has_one_digest(void **state)
     one_digest("bf16");
 }
 
-/* A trap is the program's fault wherever it comes, and a GPU that breaks is the node's: the canned grain, or a step. */
+/* A trap is always the program's fault, and a GPU that breaks is the node's fault: in the canned grain and in a
+ * step. */
 static void a_kernel_that_traps_ends_the_rank(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void a_kernel_that_traps_ends_the_rank(void **state)
     }
 }
 
-/* The network's memory, and the state's. The text tells what needs less. */
+/* Memory is missing for the network, or for the state. The text shows which settings need less. */
 static void too_little_memory_says_what_needs_less(void **state)
 {
     (void)state;

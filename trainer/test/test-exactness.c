@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-exactness.c - one job in bf16 has one digest, by the libraries' kernels and by the project's own: worlds of 1, 2
- * and 4 ranks on one GPU, whose sums go through the hosts' memory, ZeRO 0 to 2, a restore into another world, ranks
- * killed at five fault points, and memory at other addresses.
+/* test-exactness.c - one job in bf16 has one digest with the libraries' kernels, and one with the project's own, in all
+ * cases: worlds of 1, 2 and 4 ranks on one GPU, whose sums go through the hosts' memory, ZeRO 0 to 2, a restore into
+ * another world, ranks killed at five fault points, and memory at other addresses.
  *
- * Each case prints a line of JSON. Without SDTRAIN_EXACT=all a few of them run, on the emulator: it is what CI has time
- * for. SDTRAIN_RUNS_MODULE and SDTRAIN_RUNS_GPU name another module and GPU, SDTRAIN_EXACT_KINDS="own" leaves out the
- * libraries. A run that goes on where another has stopped is given the cases that are done,
- * SDTRAIN_EXACT_DONE=" plans-0 own-3 ", and the file of the plans that were made, SDTRAIN_EXACT_PLANS, which is made if
- * it is not there. */
+ * Each case prints a line of JSON. Without SDTRAIN_EXACT=all only a few cases run, as CI has time for on the emulator.
+ * SDTRAIN_RUNS_MODULE and SDTRAIN_RUNS_GPU name another module and GPU, SDTRAIN_EXACT_KINDS="own" leaves out the
+ * libraries. To continue a run that has stopped, SDTRAIN_EXACT_DONE=" plans-0 own-3 " names the cases that are done,
+ * and SDTRAIN_EXACT_PLANS the file of the plans, which is made if it is missing. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -26,15 +25,15 @@ enum { STEPS = 4 };
 
 static TestingJob files;
 
-/* One world, or two of which the second goes on where the first was lost. */
+/* One world, or two worlds, of which the second continues where the first was lost. */
 typedef struct Case {
     const char *name;
     int size, zero_stage;
     const char *fault; /* the point at which rank 0 is killed; NULL: none */
     int visit;
     int then;         /* the size of the second world; 0: there is none */
-    const char *held; /* bytes of the device that are taken first; NULL: none */
-    bool brief;       /* CI runs it */
+    const char *held; /* bytes of device memory that are allocated first; NULL: none */
+    bool brief;       /* CI runs this case */
 } Case;
 
 static const Case cases[] = {
@@ -74,7 +73,7 @@ static void end_as(const RanksLife *life, int code)
         assert_int_equal(rank_end(&ranks[i]), code);
 }
 
-/* *ret_from: the step of the checkpoint that was restored; 0: none, or that of the start. */
+/* *ret_from: step of the checkpoint that was restored; 0: none, or the checkpoint of the start. */
 static Hash digest_of(const Case *c, const char *text, int64_t *ret_from)
 {
     char fault[64];
@@ -89,7 +88,8 @@ static Hash digest_of(const Case *c, const char *text, int64_t *ret_from)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_HOLD"), 0);
     if (c->fault) {
         assert_true(life.lost);
-        assert_int_equal(rank_end(&ranks[0]), -SIGKILL); /* the fault, and nothing else */
+        /* killed by the fault, not by another error */
+        assert_int_equal(rank_end(&ranks[0]), -SIGKILL);
         if (life.saved.type != CHANNEL_SAVED || life.saved.step >= STEPS)
             fail_msg("%s: nothing is left to go on from, or to do: step %d", c->name,
                      (int)life.saved.step);
@@ -113,7 +113,7 @@ static bool is_done(const char *key)
     return done && strstr(done, word);
 }
 
-/* plans: a file. */
+/* plans: path of the file of plans. */
 static void have_one_digest(const char *kind, const char *plans)
 {
     const char *which = getenv("SDTRAIN_EXACT");
@@ -162,7 +162,7 @@ static int make_plans(const char *path)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* no line of ours */
+        (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* this test's output has no other lines */
         (void)execl(program, program, "plan", "--job", at, "--plans", path, (char *)NULL);
         _exit(127);
     }
@@ -209,7 +209,7 @@ int main(void)
     if (setenv("SDTRAIN_CUDA_MODULE", module ? module : EMULATED_MODULE, 1) < 0 ||
         (!module && setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 0) < 0))
         return 1;
-    /* The emulator takes its time with the project's own kernels, and test-emulated-runs has some of them. */
+    /* The emulator is slow with the project's own kernels, and test-emulated-runs tests some of them. */
     if (!module && setenv("SDTRAIN_EXACT_KINDS", access(FAKES, F_OK) == 0 ? "plans" : "own", 0) < 0)
         return 1;
     ranks_gpu = getenv("SDTRAIN_RUNS_GPU") ?: "0000:3b:00";

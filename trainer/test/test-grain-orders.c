@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-grain-orders.c - grains that follow each other without a wait have the CPU's gradients and losses, in each order
- * of a device's lanes: a lane that overtakes another one gives a grain the samples of its neighbours. */
+/* test-grain-orders.c - grains that are submitted without a wait between them have the CPU's gradients and losses, in
+ * each order of a device's lanes. A lane that overtakes another one would give a grain the samples of its
+ * neighbours. */
 #include "base/test/testing.h"
 #include "kernels/test/shadow/testing-orders.h"
 #include "store/store.h"
@@ -23,9 +24,9 @@ typedef struct Bench {
     Network *network;
     GrainWork *work;
     size_t n_bytes;              /* of weights, and of gradients */
-    float *weights, *gradients;  /* device: the latter of all grains */
-    double *losses;              /* device */
-    float *host_weights, *found; /* host */
+    float *weights, *gradients;  /* device memory; gradients of all grains */
+    double *losses;              /* device memory */
+    float *host_weights, *found; /* host memory */
 } Bench;
 
 static void bench_open(const Job *job, const Dataset *dataset, Bench *b)
@@ -66,7 +67,7 @@ static void bench_close(Bench *b)
     free(b->found);
 }
 
-/* No wait but the library's own is between the grains. */
+/* Between the grains there are no waits except those of the library. */
 static void compute(const Job *job, Dataset *dataset, Grains *ret)
 {
     Bench b;

@@ -121,7 +121,7 @@ static Hash compute(Bench *b, int64_t position, const float *latents, const floa
 static void draws_are_pinned(void **unused)
 {
     (void)unused;
-    /* A change here changes every job's bits. */
+    /* If these numbers change, every job's bits change. */
     static const int64_t positions[] = {0, 1, 2, 1000000000000};
     static const int32_t timesteps[] = {811, 754, 963, 568};
     for (size_t i = 0; i < ELEMENTSOF(positions); i++)
@@ -134,7 +134,7 @@ static void draws_are_pinned(void **unused)
     }
 }
 
-/* The noise that `sdtrainer order` prints of a position is the noise that a step adds to its sample. */
+/* The noise that `sdtrainer order` prints for a position is the noise that a step adds to the position's sample. */
 static void noise_is_that_of_its_position(void **state)
 {
     (void)state;
@@ -198,21 +198,25 @@ static void gradients_are_a_function_of_the_sample(void **unused)
     assert_int_equal(dataset_read(b.dataset, first, latents, text, NULL, &err), 0);
     assert_int_equal(dataset_read(b.dataset, second, NULL, other, NULL, &err), 0);
 
-    int64_t kept = 0, dropped = 0; /* positions */
+    /* a position whose caption is kept, and one whose caption is dropped */
+    int64_t kept = 0, dropped = 0;
     while (draw_caption_drop(b.job->train.seed, kept, 0.5))
         kept++;
     while (!draw_caption_drop(b.job->train.seed, dropped, 0.5))
         dropped++;
     const Hash one = compute(&b, kept, latents, text);
-    assert_false(hash_equal(compute(&b, kept + 1, latents, text), one)); /* other draws */
+    /* another position has other draws */
+    assert_false(hash_equal(compute(&b, kept + 1, latents, text), one));
     assert_false(hash_equal(compute(&b, kept, latents, other), one));
     assert_true(hash_equal(compute(&b, dropped, latents, other),
-                           compute(&b, dropped, latents, text))); /* nobody sees the caption */
+                           /* a dropped caption has no effect */
+                           compute(&b, dropped, latents, text)));
     latents[LATENTS - 1] += 1;
     assert_false(hash_equal(compute(&b, kept, latents, text), one));
     latents[LATENTS - 1] -= 1;
     (void)compute(&b, kept + 7, latents, other);
-    assert_true(hash_equal(compute(&b, kept, latents, text), one)); /* whatever came before */
+    /* earlier grains have no effect */
+    assert_true(hash_equal(compute(&b, kept, latents, text), one));
 
     Bench v = bench_open(", \"caption_drop\": 0.5, \"prediction\": \"v_prediction\"");
     assert_false(hash_equal(compute(&v, kept, latents, text), one));
@@ -228,8 +232,8 @@ static double loss_of(Bench *b, int64_t position, const float *latents, const fl
     return loss;
 }
 
-/* Each sample of a grain has its own latents, text, timestep, noise and caption: the loss of all is the mean of those
- * that each has by itself, up to rounding. */
+/* Each sample of a grain has its own latents, text, timestep, noise and caption: up to rounding, the loss of the grain
+ * is the mean of the losses that its samples have alone. */
 static void samples_of_a_grain_are_apart(void **unused)
 {
     (void)unused;
@@ -239,8 +243,8 @@ static void samples_of_a_grain_are_apart(void **unused)
     float latents[GRAIN][LATENTS], text[GRAIN][TEXT];
     Error err = ERROR_INIT;
     double mean = 0;
-    int64_t first =
-        0; /* the captions of first and first + 2 are kept, that between them is dropped */
+    /* the captions of first and first + 2 are kept, the one between them is dropped */
+    int64_t first = 0;
     while (draw_caption_drop(alone.job->train.seed, first, 0.5) ||
            !draw_caption_drop(alone.job->train.seed, first + 1, 0.5) ||
            draw_caption_drop(alone.job->train.seed, first + 2, 0.5))
@@ -252,7 +256,8 @@ static void samples_of_a_grain_are_apart(void **unused)
     }
     const double loss = loss_of(&together, first, latents[0], text[0]);
     assert_true(fabs(loss - mean) < 1e-6 * mean);
-    for (int i = 0; i < GRAIN; i++) { /* and each is seen, but for the caption that is dropped */
+    /* each sample has an effect, except for the dropped caption */
+    for (int i = 0; i < GRAIN; i++) {
         text[i][TEXT - 1] += 1;
         const bool differs = loss_of(&together, first, latents[0], text[0]) != loss;
         assert_int_equal(differs, i != 1);
@@ -265,7 +270,7 @@ static void samples_of_a_grain_are_apart(void **unused)
     bench_close(&together);
 }
 
-/* Nothing is waited for between the grains, and the loader's memory is reused when a call returns. */
+/* There is no wait between the grains, and the loader's memory is reused when a call returns. */
 static void grains_under_way_do_not_disturb_each_other(void **unused)
 {
     (void)unused;
@@ -312,9 +317,9 @@ static void canned_grains_tell_machines_apart(void **unused)
     assert_int_equal(canned_grain(b.work, &again, &err), 0);
     assert_true(hash_equal(one, again));
 
-    uint32_t bits; /* one wrong bit in one weight, as a machine that computes wrongly makes them */
+    uint32_t bits; /* one wrong bit in one weight, as from a machine that computes wrongly */
     device_download(b.device, &bits, &b.weights[n / 2], sizeof(bits));
-    bits ^= 1u << 10; /* the lowest may be lost in rounding */
+    bits ^= 1u << 10; /* the lowest bits may be lost in rounding */
     device_upload(b.device, &b.weights[n / 2], &bits, sizeof(bits));
     network_set_weights(b.network, b.weights);
     assert_int_equal(canned_grain(b.work, &other, &err), 0);
@@ -360,7 +365,7 @@ static void assert_same_bytes(const Bench *b, const void *x, const void *y, size
     free(wanted);
 }
 
-/* Brings two grains into a sink, by the tape and as plain gradients that are counted afterwards. */
+/* Adds two grains to a sink: by the tape, and as plain gradients that are counted afterwards. Both must be equal. */
 static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const int32_t *exponents)
 {
     Bowl found = bowl_open(b, kind, bits, exponents), wanted = bowl_open(b, kind, bits, exponents);
@@ -382,7 +387,7 @@ static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const
     bowl_close(b, &wanted);
 }
 
-/* The tensors of joined layers have exponents and maxima of their own. */
+/* The tensors of joined layers have their own exponents and maxima. */
 static void every_sink_takes_what_plain_gradients_are(void **unused)
 {
     (void)unused;
@@ -412,14 +417,14 @@ static void every_sink_takes_what_plain_gradients_are(void **unused)
 
 /* ---- a planted bug ---- */
 
-static bool planted; /* a sink gets other numbers than plain gradients are */
+static bool planted; /* a sink gets other numbers than the plain gradients */
 
 void __real_gradient_take(Device *device, const GradientForm *form, const void *gradient,
                           const GradientPlace *place, const GradientSink *sink);
 void __wrap_gradient_take(Device *device, const GradientForm *form, const void *gradient,
                           const GradientPlace *place, const GradientSink *sink);
 
-/* Stands between tape and kernels (ld --wrap). */
+/* Wraps the calls of the tape to the kernels (ld --wrap). */
 void __wrap_gradient_take(Device *device, const GradientForm *form, const void *gradient,
                           const GradientPlace *place, const GradientSink *sink)
 {
@@ -444,7 +449,8 @@ static void a_canned_grain_that_differs_the_second_time_is_an_error(void **unuse
     bench_close(&b);
 }
 
-/* The shadow device aborts when memory is released that a lane uses. In a process of its own, which keeps the rest. */
+/* Frees the work of a device that hangs. The shadow device aborts if memory that a lane uses is released. Runs in its
+ * own process, which keeps all other memory until it ends. */
 static void hang(bool canned)
 {
     static const float latents[LATENTS], text[TEXT];

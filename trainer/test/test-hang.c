@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-hang.c - a device that hangs ends its trainer within the deadline, with 80, wherever it hangs; a save's copies
- * too. A device that breaks during a restore says nothing about the checkpoint.
+/* test-hang.c - a device that hangs ends its trainer within the deadline, with exit code 80, wherever it hangs, even in
+ * a save's copies. A device that breaks during a restore does not make the checkpoint bad.
  *
- * Trainers on the shadow device, whose lane hangs or breaks at one of the points shadow.hang and shadow.break. The
+ * Trainers run on the shadow device, whose lane hangs or breaks at one of the points shadow.hang and shadow.break. The
  * deadline is two seconds (device.impatient). */
 #include "trainer/run.h"
 
@@ -24,7 +24,7 @@ enum { STEPS = 12, WITHIN_SEC = 30 };
 
 static TestingJob files;
 
-/* Starts a world of `size` ranks and waits until it trains; the last rank suffers the fault. */
+/* Starts a world of `size` ranks and waits until it trains. The last rank has the fault. */
 static void start(Rank *rank, const char *text, int size, const char *fault)
 {
     ChannelMessage go = {.type = CHANNEL_GO, .generation = 1};
@@ -74,7 +74,7 @@ static void what_is_never_done_is_the_devices(void **unused)
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i += RANKS_MAX) {
         const size_t n = MIN(ELEMENTSOF(cases) - i, (size_t)RANKS_MAX);
-        for (size_t k = 0; k < n; k++) { /* jobs beside each other */
+        for (size_t k = 0; k < n; k++) { /* several jobs at the same time */
             _cleanup_free_ char *text = testing_job_text(&files, cases[i + k].name, "");
             start(&ranks[k], text, 1, cases[i + k].fault);
         }
@@ -95,7 +95,7 @@ static void a_canned_grain_that_hangs_is_the_devices(void **unused)
     ends_with(&ranks[0], &error, EXIT_DEVICE_FAULT, "the canned grain: ");
 }
 
-/* Each case hangs a copy to the device or from it before it trains. */
+/* In each case a copy to or from the device hangs before training begins. */
 static void a_start_that_hangs_is_the_devices(void **unused)
 {
     (void)unused;
@@ -110,7 +110,7 @@ static void a_start_that_hangs_is_the_devices(void **unused)
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i += RANKS_MAX) {
         const size_t n = MIN(ELEMENTSOF(cases) - i, (size_t)RANKS_MAX);
-        for (size_t k = 0; k < n; k++) { /* jobs beside each other */
+        for (size_t k = 0; k < n; k++) { /* several jobs at the same time */
             char name[32];
             (void)snprintf(name, sizeof(name), "start-%zu", i + k);
             _cleanup_free_ char *text = testing_job_text(&files, name, "");
@@ -124,8 +124,8 @@ static void a_start_that_hangs_is_the_devices(void **unused)
     }
 }
 
-/* The device hangs in work that a collective waits for; -ETIMEDOUT of a comm would be a peer's fault. The peer
- * reports that it lost this rank. */
+/* The device hangs in work that a collective waits for. The rank must blame its device, although -ETIMEDOUT of a comm
+ * is a peer's fault. The peer reports that it lost this rank. */
 static void a_rank_that_hangs_blames_its_device(void **unused)
 {
     (void)unused;
@@ -152,18 +152,18 @@ static void a_rank_that_hangs_blames_its_device(void **unused)
         assert_int_equal(other.exit_code, EXIT_PEER_LOST);
         (void)rank_end(
             &ranks
-                [0]); /* ThreadSanitizer, which does not know Gloo's locks, has a code of its own */
+                [0]); /* ThreadSanitizer, which does not know Gloo's locks, has another exit code */
     }
 }
 
-/* The update after a save waits on the device for the copies, and so hangs behind them; the save fails, too. Nothing
- * comes after the last save, which fails by itself: that is the device's fault, and not the store's. */
+/* The update after a save waits on the device for the copies, and so hangs behind them; the save fails, too. After the
+ * last save there is no update, so only the save fails. The error is the device's, not the store's. */
 static void a_saves_copy_that_hangs_is_the_devices(void **unused)
 {
     (void)unused;
     static const struct {
         const char *name;
-        int every, step; /* the last one reported */
+        int every, step; /* step: the last one reported */
         const char *text;
     } cases[] = {
         {"copies", 4, 5, "computing a grain: "},
@@ -182,7 +182,7 @@ static void a_saves_copy_that_hangs_is_the_devices(void **unused)
     }
 }
 
-/* Another failure ends a trainer whose device computes a grain for ever: nothing at the end waits for that. */
+/* Another error ends a trainer whose device computes a grain for ever: the end does not wait for the grain. */
 static void an_end_does_not_wait_for_what_hangs(void **unused)
 {
     (void)unused;
@@ -194,7 +194,7 @@ static void an_end_does_not_wait_for_what_hangs(void **unused)
 
 /* ---- a restore ---- */
 
-/* Runs without a cluster, from the newest checkpoint that verifies; returns the exit code. */
+/* Runs a job without a cluster, from the newest checkpoint that verifies. Returns the exit code. */
 static int run_alone(const char *job, const char *fault)
 {
     char path[512];
@@ -212,7 +212,7 @@ static int run_alone(const char *job, const char *fault)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* If a store gave the same errors, the checkpoint would be left aside. */
+/* If a store gave the same errors, the checkpoint would be passed over. */
 static void a_device_that_fails_in_a_restore_blames_no_checkpoint(void **unused)
 {
     (void)unused;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-host.c - what a daemon says reaches the training thread, whatever the order; silence kills;
- * without a daemon the process hosts itself. */
+/* test-host.c - a daemon's messages reach the training thread, whatever their order; a daemon that sends nothing lets
+ * the dead-man timer kill the rank; without a daemon the link acts as the daemon. */
 #include "trainer/link/daemon-link.h"
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ static void say(ChannelMessage m)
         fail_msg("%s", err.text);
 }
 
-/* Receives the trainer's next message; the test ends when none comes. */
+/* Receives the trainer's next message; the test fails if none arrives. */
 static ChannelMessage hear(void)
 {
     Error err = ERROR_INIT;
@@ -81,7 +81,7 @@ static void assign(uint64_t alive_usec)
     assert_int_equal(hello.pid, getpid());
 }
 
-/* Everything said before this has been taken when it returns. */
+/* When it returns, the link has handled all earlier messages. */
 static void settle(int64_t step)
 {
     Error err = ERROR_INIT;
@@ -98,7 +98,7 @@ static void go_and_wishes_arrive(void **unused)
     char address[CHANNEL_ADDRESS_MAX];
     open_host();
     assign(0);
-    /* another world's word means nothing */
+    /* messages of another generation are ignored */
     say((ChannelMessage){.type = CHANNEL_GO, .generation = GENERATION - 1, .address = "old:1"});
     say((ChannelMessage){.type = CHANNEL_STOP, .generation = GENERATION + 1});
     say((ChannelMessage){.type = CHANNEL_GO, .address = "127.0.0.1:4711"});
@@ -114,7 +114,8 @@ static void go_and_wishes_arrive(void **unused)
     say((ChannelMessage){.type = CHANNEL_STOP});
     settle(2);
     assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE);
-    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE); /* it stays */
+    /* the wish to leave stays set */
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE);
     assert_int_equal(daemon_link_check(the_link, &err), 0);
 }
 
@@ -170,7 +171,7 @@ static void stages_are_coalesced(void **unused)
     const uint64_t began = clock_boottime_usec();
     for (int64_t i = 1; i <= STAGES; i++)
         daemon_link_stage(the_link, i, STAGE_COMPUTING);
-    the_link = daemon_link_free(the_link); /* says the last one, then closes */
+    the_link = daemon_link_free(the_link); /* sends the last stage, then closes */
     const uint64_t took = clock_boottime_usec() - began;
     int64_t n = 0, last = 0;
     for (;;) {
@@ -187,8 +188,8 @@ static void stages_are_coalesced(void **unused)
     assert_true(n <= 3 + (int64_t)(took / (50 * USEC_PER_MSEC)));
 }
 
-/* How a process ends that hears `first` in assign, then `second` in alive (0: nothing), and lives
- * for so long after it has heard them. */
+/* Returns how a process ends that receives `first` in assign, then `second` in alive (0: no such message), and then
+ * runs for msec. */
 static int end_of(uint64_t first, uint64_t second, int msec)
 {
     fflush(NULL);
@@ -216,7 +217,7 @@ static void silence_kills(void **unused)
     assert_int_equal(end_of(50 * USEC_PER_MSEC, 0, 500), -SIGKILL);
     assert_int_equal(end_of(3600 * USEC_PER_SEC, 50 * USEC_PER_MSEC, 500), -SIGKILL);
     assert_int_equal(end_of(2 * USEC_PER_SEC, 3600 * USEC_PER_SEC, 2500), 0);
-    assert_int_equal(end_of(0, 0, 500), 0); /* no timer was asked for */
+    assert_int_equal(end_of(0, 0, 500), 0); /* no timer was requested */
 }
 
 static void without_a_daemon_it_hosts_itself(void **unused)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-made-plans.c - plans from their making to a restore: `sdtrainer plan --plans` on the emulated device with a
- * cuBLASLt and a cuDNN that compute on the host, jobs that begin with the set, go on with it, or cannot use it. */
+/* test-made-plans.c - plan sets from their making to a restore: `sdtrainer plan --plans` on the emulated device with a
+ * cuBLASLt and a cuDNN that compute on the host, and jobs that begin with the set, continue with it, or cannot use
+ * it. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/json/json.h"
@@ -18,9 +19,9 @@ enum { STEPS = 2, TEXT_MAX = 1 << 20 };
 
 static TestingJob files;
 static char set_path[128], folder[128];
-static char *set; /* what sdtrainer plan made */
+static char *set; /* text of the set that sdtrainer plan made */
 
-/* more: of "train". */
+/* more: further keys of "train". */
 static char *job_text(const char *name, const char *more)
 {
     char *train = NULL;
@@ -39,7 +40,8 @@ static char *job_with(const char *name, const char *plans)
     return text;
 }
 
-/* Runs sdtrainer <verb> --job FILE and up to two options (NULL: none), and returns what it wrote to standard error. */
+/* Runs sdtrainer <verb> --job FILE with up to two options (NULL: none). Returns the exit code; *ret_said is the
+ * output. */
 static int run_with(const char *verb, const char *text, const char *const options[4],
                     char **ret_said)
 {
@@ -82,7 +84,7 @@ static void expect_run(const char *text, int code, const char *says, const char 
     free(said);
 }
 
-/* Trains one rank until the step `until` is saved (-1: to the end); returns its digest. ranks[0].saved is the newest
+/* Trains one rank until the step `until` is saved (-1: to the end). Returns its digest; ranks[0].saved is the newest
  * save. */
 static Hash train(const char *text, int64_t generation, const ChannelMessage *resume, int64_t until)
 {
@@ -120,7 +122,7 @@ static char *saved_plans(void)
     return text;
 }
 
-/* Writes the set with `what` replaced, as a file of that name in the tests' folder. */
+/* Writes the set to a file, with `what` replaced by `by`. */
 static void put_set(const char *path, const char *what, const char *by)
 {
     Error err = ERROR_INIT;
@@ -158,7 +160,7 @@ static void a_set_is_made(void **unused)
     assert_non_null(strstr(said, "train.precision"));
     free(said);
 
-    /* Nothing is tuned for a file that cannot be written. */
+    /* Nothing is tuned if the file cannot be written. */
     static const char *const bad[] = {"/nonexistent/set.json", "/tmp"};
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         assert_int_equal(run("plan", text, "--plans", bad[i], &said), EXIT_NEVER_RETRY);
@@ -168,8 +170,9 @@ static void a_set_is_made(void **unused)
     }
 }
 
-/* The fakes report these times of their engines and algorithms, whatever the clock shows. The fastest deterministic one
- * is taken, or one that needs less and is hardly slower. Engine 2 and id 1 with split products need a workspace. */
+/* The fake libraries report these times of their engines and algorithms, whatever the clock shows. The fastest
+ * deterministic one is chosen, or one that needs less workspace and is hardly slower. Engine 2, and id 1 with split
+ * products, need a workspace. */
 static void the_fastest_is_taken(void **unused)
 {
     (void)unused;
@@ -201,7 +204,7 @@ static void the_fastest_is_taken(void **unused)
     }
 }
 
-/* Runs sdtrainer plan --from, which must end with the code; returns how many operations it tuned. */
+/* Runs sdtrainer plan --from, which must end with the code. Returns how many operations it tuned. */
 static int plan_from(const char *from, const char *to, int code, char **ret_said)
 {
     char *said;
@@ -227,14 +230,14 @@ static void known_plans_are_kept(void **unused)
     char from[160], to[160], *made;
     (void)snprintf(from, sizeof(from), "%s/from.json", files.folder);
     (void)snprintf(to, sizeof(to), "%s/to.json", files.folder);
-    /* Tuning takes another engine from now on. */
+    /* From now on, tuning chooses another engine. */
     assert_int_equal(setenv("FAKE_CUDNN_USEC", "1:2900,2:3000", 1), 0);
     assert_int_equal(plan_from(set_path, to, EXIT_DONE, NULL), 0);
     assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
     assert_string_equal(made, set);
     free(made);
 
-    /* One entry of each kind is of another job, and this job's is made. */
+    /* One entry of each kind is of another job, so this job's entry is made. */
     put_set(from, "\"conv bf16 ", "\"conv bf16 0");
     assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 1);
     assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
@@ -299,7 +302,7 @@ static void a_set_that_cannot_be_kept_is_refused(void **unused)
     free(said);
 }
 
-/* A job that goes on does not need the set of train.plans: the file is gone by then. */
+/* A job that continues does not need the set of train.plans: the file is removed before. */
 static void a_job_goes_on_with_the_set_it_began_with(void **unused)
 {
     (void)unused;
@@ -348,7 +351,7 @@ static void a_set_that_does_not_fit_is_refused(void **unused)
     expect_run(text, EXIT_DONE, "", "");
 }
 
-/* An entry that this machine's library does not take, whoever wrote it: the operation is named, and nothing runs. */
+/* If this machine's library refuses an entry, whoever wrote it, the error names the operation, and nothing runs. */
 static void an_entry_that_cannot_be_replayed_is_named(void **unused)
 {
     (void)unused;
@@ -384,7 +387,7 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
     }
 }
 
-/* A set that is cut anywhere is refused: as train.plans, and as the file of the GPU's own name. The file of another GPU
+/* A truncated set is refused: as train.plans, and as the file with the GPU's own name. A truncated file of another GPU
  * is passed over, as a folder of sets may hold anything. */
 static void a_set_that_was_cut_short_is_refused(void **unused)
 {
@@ -410,7 +413,7 @@ static void a_set_that_was_cut_short_is_refused(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
-/* A job goes on where cuDNN is another one by then, or does not. */
+/* A job does not continue if the machine has another cuDNN. */
 static void a_job_does_not_go_on_with_another_library(void **unused)
 {
     (void)unused;
@@ -457,7 +460,7 @@ static void too_little_memory_is_told(void **unused)
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(setenv("SDTRAIN_FAULT", "emulated.allocate=enomem", 1), 0);
     expect_run(planned, EXIT_RETRY, "has no memory for ", " are workspace");
-    /* The memory that is held is taken before all else. */
+    /* The memory that SDTRAIN_CUDA_HOLD holds is allocated before everything else. */
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1234567", 1), 0);
     expect_run(planned, EXIT_NEVER_RETRY, "has no memory for 1234567 bytes", "");
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1 MB", 1), 0);
@@ -466,7 +469,7 @@ static void too_little_memory_is_told(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_FAULT"), 0);
 }
 
-/* A job that began with the project's own kernels goes on with them where there is a set by then. */
+/* A job that began with the project's own kernels continues with them, even if there is a set now. */
 static void a_folder_of_sets_is_looked_at(void **unused)
 {
     (void)unused;
@@ -497,8 +500,8 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
-/* Without a set for the GPU in the folder no library is opened, whatever its version is. With a set the libraries are
- * opened, and the log names them; a set for another version is refused, with the libraries' folders. */
+/* If the folder has no set for the GPU, no library is opened, whatever its version. With a set the libraries are
+ * opened, and the log names them; a set for another version is refused, and the error has the libraries' folders. */
 static void libraries_are_opened_for_plans_alone(void **unused)
 {
     (void)unused;
@@ -537,8 +540,9 @@ static void libraries_are_opened_for_plans_alone(void **unused)
     assert_int_equal(unlink(path), 0);
 }
 
-/* The libraries' notes are believed until the canned grain's two passes differ. The first pass that differs is named
- * with its layer and its plan: the last bit of one element is enough, whether or not the loss or a maximum shows it. */
+/* The libraries' notes about determinism are believed until the canned grain's two passes differ. The error names the
+ * first operation that differs, with its layer and plan: the last bit of one element is enough, whether or not the loss
+ * or a maximum shows it. */
 static void a_plan_that_wavers_is_named(void **unused)
 {
     (void)unused;
@@ -565,7 +569,7 @@ static void a_plan_that_wavers_is_named(void **unused)
     }
 }
 
-/* Writes the set with the operation's entry left to our own kernels, as the error's text advises. */
+/* Writes the set with the operation's entry replaced by "own_kernels", as the error's text advises. */
 static void put_set_without(const char *path, const char *operation)
 {
     Error err = ERROR_INIT;
@@ -582,7 +586,8 @@ static void put_set_without(const char *path, const char *operation)
     json_decref(root);
 }
 
-/* The operation that makes a NaN of finite numbers is named with layer and plan, and the remedy that is named works. */
+/* An operation that makes a NaN of finite numbers is reported with its layer and plan, and the remedy in the text
+ * works. */
 static void a_plan_that_makes_a_nan_has_a_way_on(void **unused)
 {
     (void)unused;
@@ -631,8 +636,7 @@ static void a_failing_product_ends_the_rank(void **unused)
                "GPU emulator: linear bf16 ");
     assert_int_equal(unsetenv("FAKE_CUBLASLT_FAIL"), 0);
 
-    /* This is the GPU's fault, before anything runs: a job that never begins again would be lost because of one
-     * node. */
+    /* The GPU is at fault although nothing has run yet: an exit code that ends the job would let one node end it. */
     assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", "cublasLtCreate", 1), 0);
     expect_run(text, EXIT_DEVICE_FAULT, "cuBLASLt gives no handle: CUBLAS_STATUS_EXECUTION_FAILED",
                "GPU emulator: ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-memory-plan.c - the plan counts the copy that a save makes wherever a save makes one. */
+/* test-memory-plan.c - the plan counts the copy that a save makes, in each case in which a save makes one. */
 #include "base/test/testing.h"
 #include "data/dataset.h"
 #include "store/store.h"
@@ -36,7 +36,7 @@ static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stag
     return plan_of(device, blocking, ema, zero_stage, world_size).bytes[MEMORY_SNAPSHOT];
 }
 
-/* A save that blocks copies where the host cannot read device memory. */
+/* A blocking save makes copies if the host cannot read device memory. */
 static void a_save_copies_where_the_host_cannot_read(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void a_save_copies_where_the_host_cannot_read(void **state)
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
 
-/* Each of three comms has 4 MiB, or 4 KiB for each rank. */
+/* Each of three comms has 4 MiB or, if that is more, 4 KiB for each rank. */
 static void peers_blocks_have_room(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void peers_blocks_have_room(void **state)
             cases[i].n_bytes);
 }
 
-/* Data and libraries of a rank whose stream lies elsewhere. */
+/* Returns the bytes for data and libraries of a rank whose stream is in a remote store. */
 static uint64_t far_bytes(const StreamSize *size, bool compressed, const char *cache)
 {
     Error err = ERROR_INIT;
@@ -92,7 +92,7 @@ static uint64_t far_bytes(const StreamSize *size, bool compressed, const char *c
     return plan.bytes[MEMORY_DATA] + plan.bytes[MEMORY_LIBRARIES];
 }
 
-/* A rank has no more of its data under way than there are. */
+/* A rank never holds more of its data than there are. */
 static void small_data_need_little(void **state)
 {
     (void)state;
@@ -105,18 +105,18 @@ static void small_data_need_little(void **state)
         assert_in_range(far_bytes(&tiny, compressed, NULL), 48 * MIB, 64 * MIB);
         assert_in_range(far_bytes(&tiny, compressed, "/tmp/cache"), 48 * MIB, 60 * MIB);
         assert_in_range(far_bytes(&large, compressed, "/tmp/cache"), 128 * MIB, 200 * MIB);
-        /* Samples that are asked for touch two passes; the store's second tries take as much again. */
+        /* The requested samples touch two passes, and the store's second tries need as much again. */
         const StreamSize twice = {.n_samples = 100, .n_bytes = 2 * MIB};
         assert_int_equal(far_bytes(&twice, compressed, "/tmp/cache") -
                              far_bytes(&tiny, compressed, "/tmp/cache"),
                          4 * MIB);
     }
-    const StreamSize medium = {.n_samples = 1 << 20,
-                               .n_bytes = 100 * MIB}; /* each shard once, and as it arrives */
+    /* Each shard is in memory once, and once more while it arrives. */
+    const StreamSize medium = {.n_samples = 1 << 20, .n_bytes = 100 * MIB};
     assert_in_range(far_bytes(&medium, true, NULL), (200 + 64 + 32 + 16 + 200) * MIB, 600 * MIB);
 }
 
-/* Too little memory is reported with each use, and with what a job may change. */
+/* If there is too little memory, the error has the need of each use, and settings that a job may change. */
 static void too_little_says_what_needs_less(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-plan-set.c - the plan set of a submission (train.plans "auto") where two worlds' ranks put it at the same time,
- * in folders whose put-if-absent is atomic and where it is not. No library is there, so the set is a plain one. */
+/* test-plan-set.c - the plan set of a submission (train.plans "auto") if ranks of two worlds put it at the same time,
+ * with an atomic put-if-absent and without one. There are no libraries, so the set is a plain one. */
 #include "trainer/session/plan-set.h"
 
 #include "base/fault.h"
@@ -12,11 +12,12 @@
 
 #define KEY "plans/auto-one-plain.json"
 #define MADE "{\"plain\":true,\"version\":1}"
-#define THEIRS "{\"plain\":true, \"version\":1}" /* the other world's, which differs in its bytes */
+/* the other world's set, which differs in its bytes */
+#define THEIRS "{\"plain\":true, \"version\":1}"
 
 static char folder[] = "/tmp/test-plan-set-XXXXXX";
-static const char
-    *other_puts_at; /* the fault point at which the other world's rank 0 puts its set */
+/* The fault point at which the other world's rank 0 puts its set. */
+static const char *other_puts_at;
 
 int __real_fault(const char *point);
 int __wrap_fault(const char *point);
@@ -35,7 +36,7 @@ int __wrap_fault(const char *point)
     return __real_fault(point);
 }
 
-/* Rank 0 takes the set `taken` in an empty folder, where `there` lies then. */
+/* Checks that rank 0 takes the set `taken` in an empty folder, which then has the set `there`. */
 static void expect_taken(bool atomic, const char *point, const char *taken, const char *there)
 {
     char uri[128];
@@ -59,19 +60,20 @@ static void expect_taken(bool atomic, const char *point, const char *taken, cons
     (void)store_free(store);
 }
 
-/* Rank 0 takes the set that lies there when it puts its own. */
+/* Rank 0 takes the set that exists when it puts its own. */
 static void a_set_put_before_wins(_unused_ void **state)
 {
     expect_taken(true, "plans.made", THEIRS, THEIRS);
 }
 
-/* Both ranks have found no set, and the later put stays: it is what a rank 0 takes that has put the earlier one. */
+/* Both ranks have found no set, and the later put remains: the rank 0 that has put the earlier set takes the later
+ * one. */
 static void the_later_of_two_puts_wins_where_both_are_done(_unused_ void **state)
 {
     expect_taken(false, "plans.put", THEIRS, THEIRS);
 }
 
-/* Nothing is read back where the store refuses a second put: nobody can have replaced the set. */
+/* If the store refuses a second put, the set is not read back, since it cannot have been replaced. */
 static void an_atomic_put_is_final(_unused_ void **state)
 {
     expect_taken(true, "plans.put", MADE, THEIRS);

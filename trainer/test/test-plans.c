@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-plans.c - jobs on a device that chooses its algorithms: they go on with those they began with, or not at all.
+/* test-plans.c - jobs on a device that chooses its algorithms: they continue with the algorithms that they began with,
+ * or not at all.
  *
  * The device is the shadow module; SDTRAIN_SHADOW sets which algorithms it has (kernels/test/shadow/shadow.h). */
 #include "base/file.h"
@@ -26,7 +27,7 @@ static char *job_text(const char *name)
     return testing_job_text_of(&files, name, ", \"device\": \"cuda\"", STEPS, 3);
 }
 
-/* Trains one rank to the end, and commits what it saves; returns the digest. */
+/* Trains one rank to the end, and commits its saves. Returns the digest. */
 static Hash train(const char *text, int64_t generation, const ChannelMessage *resume)
 {
     Rank *rank = &ranks[0];
@@ -47,7 +48,7 @@ static Hash train(const char *text, int64_t generation, const ChannelMessage *re
     }
 }
 
-/* Starts a rank that trains until step 3 is saved, and is killed. */
+/* Trains one rank until step 3 is saved, and kills it. Returns the save. */
 static ChannelMessage begin(const char *text)
 {
     Rank *rank = &ranks[0];
@@ -84,7 +85,7 @@ static void expect_refusal(const char *text, const ChannelMessage *resume, int c
 
 /* ---- cases ---- */
 
-/* By itself the second life would choose b. */
+/* Without the checkpoint's plans the second life would choose b. */
 static void it_goes_on_with_the_plans_it_began_with(void **unused)
 {
     (void)unused;
@@ -104,7 +105,7 @@ static void it_goes_on_with_the_plans_it_began_with(void **unused)
     shadow("plans=b/a");
     const Hash digest = train(text, 2, &saved);
     assert_true(hash_equal(digest, reference));
-    path_of(&ranks[0].saved, "plans.json", path); /* and so do later ones */
+    path_of(&ranks[0].saved, "plans.json", path); /* later checkpoints have the same plans */
     assert_int_equal(ranks[0].saved.step, STEPS);
     assert_int_equal(file_read(path, 1000, &object, &n, &err), 0);
     assert_string_equal(object, "{\"conv\":\"a\"}");
@@ -164,7 +165,7 @@ static void ranks_that_choose_otherwise_do_not_train_together(void **unused)
     assert_int_equal(rank_end(&ranks[1]), EXIT_NUMERICS);
 }
 
-/* Only a daemon that mixes two submissions up could give ranks two jobs. */
+/* Only a daemon that confuses two submissions could give ranks two jobs. */
 static void ranks_of_two_jobs_tell_the_key(void **unused)
 {
     (void)unused;
@@ -229,7 +230,7 @@ static int run_alone(const char *text)
     return WEXITSTATUS(status);
 }
 
-/* A run takes the newest checkpoint whose plans verify, and plans the network by them. */
+/* A run continues from the newest checkpoint whose plans verify, and plans the network with them. */
 static void a_run_goes_back_to_the_one_before(void **unused)
 {
     (void)unused;

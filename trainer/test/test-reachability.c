@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reachability.c - a machine that refuses is reached, and a name that nobody knows is said. */
+/* test-reachability.c - a machine that refuses a connection is reached, and an unknown name is reported. */
 #include "base/test/testing.h"
 
 #include "base/macro.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: what it says when,
- * and with which code it exits. */
+/* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: which messages it sends when, and its
+ * exit codes. */
 #include "trainer/run.h"
 
 #include "base/file.h"
@@ -28,7 +28,7 @@ static Hash reference; /* digest of the undisturbed run's last step */
 
 /* ---- the daemon's side ---- */
 
-/* One rank until it has been told to go. */
+/* Starts one rank, and sends it `go`. */
 static void start_alone(const char *text, int64_t generation, const ChannelMessage *resume)
 {
     Rank *rank = &ranks[0];
@@ -39,7 +39,7 @@ static void start_alone(const char *text, int64_t generation, const ChannelMessa
     rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = generation});
 }
 
-/* Commits what is saved until the rank is done; how it ended. */
+/* Commits every save until the rank is done. Returns the rank's last message. */
 static ChannelMessage serve_until_done(Rank *rank, int64_t generation)
 {
     for (;;) {
@@ -61,7 +61,7 @@ static void check_finished(const ChannelMessage *done)
 
 /* ---- cases ---- */
 
-/* The embedding of the empty caption and index.json: nothing else vouches for their bytes at step 0. */
+/* The embedding of the empty caption and index.json are checked, since nothing else verifies their bytes at step 0. */
 static void data_must_be_what_was_submitted(void **unused)
 {
     (void)unused;
@@ -95,7 +95,8 @@ static void a_whole_life(void **unused)
     Rank *rank = &ranks[0];
     start_alone(files.text, 1, NULL);
     ChannelMessage saved = rank_expect(rank, CHANNEL_SAVED);
-    assert_int_equal(saved.step, 0); /* before the first step, which waits for the answer */
+    /* before the first step, which waits for the daemon's answer */
+    assert_int_equal(saved.step, 0);
     assert_int_equal(rank->step, 0);
     rank_commit(rank, 1);
     saved = rank_expect(rank, CHANNEL_SAVED);
@@ -116,8 +117,8 @@ static void leaves_when_told_and_goes_on(void **unused)
     _cleanup_free_ char *text = testing_job_text(&files, "leave", "");
     start_alone(text, 1, NULL);
     (void)rank_expect(rank, CHANNEL_SAVED);
-    rank_say(rank,
-             (ChannelMessage){.type = CHANNEL_STOP, .generation = 1}); /* before the first step */
+    /* sent before the first step */
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_STOP, .generation = 1});
     rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     assert_string_equal(done.end, "left");
@@ -132,7 +133,7 @@ static void leaves_when_told_and_goes_on(void **unused)
     assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
-/* At once, or as soon as the save that is in flight is over. */
+/* A requested save begins at once, or as soon as the save in flight is over. */
 static void saves_when_asked(void **unused)
 {
     (void)unused;
@@ -147,8 +148,8 @@ static void saves_when_asked(void **unused)
     rank_commit(rank, 1);
     const int64_t first = rank_expect(rank, CHANNEL_SAVED).step;
     assert_in_range(first, 1, STEPS - 6);
-    rank_say(rank,
-             (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it is not settled */
+    /* the last save is not settled yet */
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
     while (rank->step < first + 3)
         assert_int_not_equal(rank_receive_any(rank).type, CHANNEL_SAVED);
     rank_commit(rank, 1);
@@ -159,8 +160,8 @@ static void saves_when_asked(void **unused)
     assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
-/* Kept saves wait for their commits. Each step tells how long those before it have waited; the save before the first
- * step is not a part of it. */
+/* Kept saves wait for their commits. Each step reports how long all steps before it have waited for saves; the save
+ * before the first step is not counted. */
 static void counts_how_long_training_waits_for_saves(void **unused)
 {
     (void)unused;
@@ -174,7 +175,7 @@ static void counts_how_long_training_waits_for_saves(void **unused)
     for (ChannelMessage m = {0}; m.type != CHANNEL_DONE;) {
         m = rank_receive_any(rank);
         if (m.type == CHANNEL_SAVED) {
-            (void)usleep(HELD_MSEC * 1000); /* the commit takes as long */
+            (void)usleep(HELD_MSEC * 1000); /* delays the commit */
             rank_commit(rank, 1);
         }
         if (m.type != CHANNEL_STEP)
@@ -183,7 +184,7 @@ static void counts_how_long_training_waits_for_saves(void **unused)
         if (n_kept == 0)
             assert_true(m.saving_sec == 0);
         assert_true(m.saving_sec >= (double)n_kept * HELD_MSEC / 1000);
-        if ((m.step - 1) % EVERY != 0) /* nothing was waited for in between */
+        if ((m.step - 1) % EVERY != 0) /* no save was waited for since */
             assert_true(m.saving_sec - before < HELD_MSEC / 1000.0);
         before = m.saving_sec;
     }
@@ -191,7 +192,7 @@ static void counts_how_long_training_waits_for_saves(void **unused)
     assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
-/* A save that fails is told with each step, and made up for without being due. */
+/* A failed save is reported with each step, and the next save comes before it is due. */
 static void catches_up_after_a_failed_save(void **unused)
 {
     (void)unused;
@@ -202,11 +203,11 @@ static void catches_up_after_a_failed_save(void **unused)
     (void)rank_expect(rank, CHANNEL_READY);
     rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
     (void)rank_expect(rank, CHANNEL_SAVED);
-    rank_say(rank,
-             (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it will fail */
+    /* this request's save will fail */
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
     rank_commit(rank, 1);
     ChannelMessage saved = rank_expect(rank, CHANNEL_SAVED);
-    assert_true(saved.step > 1 && saved.step < STEPS); /* nobody asked for this one */
+    assert_true(saved.step > 1 && saved.step < STEPS); /* this save was not requested */
     assert_int_equal(rank->told.failed_saves, 1);
     assert_true(rank->told.unsaved_since_usec > 0);
     assert_non_null(strstr(rank->told.save_error, "manifest.json"));
@@ -240,16 +241,16 @@ static void ends_with_its_daemon(void **unused)
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "orphan", "");
     rank_start(rank, NULL);
-    rank->fd = fd_close(rank->fd); /* before assign */
+    rank->fd = fd_close(rank->fd); /* the channel ends before assign */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
     rank_start(rank, NULL);
     rank_assign(rank, text, 1, 0, 1, NULL);
     (void)rank_expect(rank, CHANNEL_READY);
-    rank->fd = fd_close(rank->fd); /* before go */
+    rank->fd = fd_close(rank->fd); /* the channel ends before go */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
     start_alone(text, 1, NULL);
     (void)rank_expect(rank, CHANNEL_SAVED);
-    rank->fd = fd_close(rank->fd); /* instead of an answer */
+    rank->fd = fd_close(rank->fd); /* the channel ends instead of an answer */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
@@ -287,7 +288,7 @@ static void says_what_is_wrong(void **unused)
     refuses(text, &resume, EXIT_DATA_CORRUPT, "step-0000000009-o1-g1-00000000");
 }
 
-/* A world of `size` ranks until all have been told to go. One of them suffers fault. */
+/* Starts a world of `size` ranks, and sends `go` to all of them. Rank `of` has the fault. */
 static void start_world_of(const char *text, int64_t generation, int size, int of,
                            const char *fault)
 {
@@ -323,9 +324,8 @@ static void three_ranks_train_the_same(void **unused)
     }
 }
 
-/* One gradient of a rank's is not a number: all ranks report the same, and the rank whose grain it is computes the
- * grain again. A grain that was poisoned once is not poisoned twice. After that the device is not asked whether
- * it is broken. */
+/* One gradient of one rank is not a number: all ranks report the same, and the rank with that grain computes it again.
+ * The second time the grain is not poisoned. Then the device is not checked, although it would seem broken. */
 static void poison(const char *name, int of, const char *fault, const char *grain)
 {
     _cleanup_free_ char *text = testing_job_text(&files, name, "");
@@ -351,12 +351,13 @@ static void poison(const char *name, int of, const char *fault, const char *grai
 static void what_is_not_finite_stops_all_alike(void **unused)
 {
     (void)unused;
-    /* One grain a step of the first, two of the last, and step 1 twice: step 4. */
+    /* Visits of the fault point: one grain per step on the first rank, two on the last, and step 1 twice. So step 4
+     * fails. */
     poison("poisoned", 2, "loop.nan=eio@9,device.broken=eio@*", "grain 2");
     poison("poisoned-first", 0, "loop.nan=eio@5,device.broken=eio@*", "grain 0");
 }
 
-/* Weights that grow 99 times with each step. */
+/* Runs a job whose weights grow 99 times with each step. */
 static ChannelMessage diverge(const char *name, const char *fault)
 {
     static const char usual[] = "\"lr\": 1e-3, \"warmup_steps\": 2",
@@ -375,7 +376,7 @@ static ChannelMessage diverge(const char *name, const char *fault)
     (void)rank_expect(rank, CHANNEL_SAVED);
     rank_commit(rank, 1);
     ChannelMessage error = {0};
-    bool leaves = false; /* what its daemon is told by then */
+    bool leaves = false; /* whether the rank has reported STAGE_LEAVING */
     while (error.type != CHANNEL_ERROR) {
         error = rank_receive_any(rank);
         leaves |= error.type == CHANNEL_STAGE && error.stage == STAGE_LEAVING;
@@ -395,7 +396,7 @@ static void what_makes_it_so_is_named(void **unused)
     if (!strstr(error.text, "; computed again, first is linear 1x4x4 24->16 "
                             "up_blocks.0.resnets.1.conv_shortcut.weight: its result ("))
         fail_msg("%s", error.text);
-    /* It is in what a record has room for. */
+    /* A record has room for this part of the text. */
     assert_in_range(strstr(error.text, " values)") - error.text, 1, 255 - 8);
 }
 
@@ -421,7 +422,7 @@ static void a_device_fault_is_ones_own(void **unused)
     assert_int_equal(rank_end(&ranks[0]), EXIT_PEER_LOST);
 }
 
-/* A trap or an illegal address: the process ends as if the kernel had ended it, and says what it was. */
+/* After a trap or an illegal address the process ends as if the kernel had ended it, and reports the cause. */
 static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused)
 {
     (void)unused;
@@ -439,7 +440,7 @@ static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused
     assert_int_equal(rank_end(rank), -SIGABRT);
 }
 
-/* Before the rank is ready: the grain that every rank computes first. */
+/* The device fails before the rank is ready, in the grain that every rank computes first. */
 static void a_device_that_fails_at_once_is_ones_own(void **unused)
 {
     (void)unused;
@@ -458,8 +459,8 @@ static void a_device_that_fails_at_once_is_ones_own(void **unused)
     }
 }
 
-/* A module that stands for CUDA and refuses in every way. A node that lacks what the job needs is excluded for this
- * job only. */
+/* A module in place of CUDA refuses in every way. A node that lacks what the job needs is excluded only for this
+ * job. */
 static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
 {
     (void)unused;
@@ -497,7 +498,7 @@ static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
                      0);
 }
 
-/* A job that no node could compute is itself at fault. */
+/* A job that no node could compute is at fault itself. */
 static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
 {
     (void)unused;
@@ -524,7 +525,7 @@ static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
     }
 }
 
-/* Until it has said that it waits for at least so long; for whom. */
+/* Waits until the rank reports that it has waited for at least usec. Returns the rank that it waits for. */
 static int hear_waiting(const Rank *rank, uint64_t usec)
 {
     uint64_t before = 0;
@@ -543,7 +544,7 @@ static int hear_waiting(const Rank *rank, uint64_t usec)
     }
 }
 
-/* The loader of the last rank gets nothing any more: nobody sits silent in a collective for it. */
+/* While the loader of the last rank gets no more data, all ranks report that they wait for this rank. */
 static void all_say_that_one_waits_for_data(void **unused)
 {
     (void)unused;
@@ -560,7 +561,8 @@ static void a_lost_peer_is_not_ones_own_fault(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "lost", "");
     start_world(text, 1, 2, NULL);
-    (void)rank_expect(&ranks[0], CHANNEL_SAVED); /* both wait for its answer, or for each other */
+    /* both ranks wait for the answer to this message, or for each other */
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED);
     assert_int_equal(kill(ranks[1].pid, SIGKILL), 0);
     assert_int_equal(rank_end(&ranks[1]), -SIGKILL);
     rank_commit(&ranks[0], 1);
@@ -569,7 +571,7 @@ static void a_lost_peer_is_not_ones_own_fault(void **unused)
     assert_int_equal(rank_end(&ranks[0]), EXIT_PEER_LOST);
 }
 
-/* The peer's end is what this rank meets first, and not why it cannot go on. */
+/* This rank notices the peer's end first, but cannot continue because of its own device. */
 static void a_broken_device_explains_more_than_a_lost_peer(void **unused)
 {
     (void)unused;
@@ -590,7 +592,7 @@ int main(void)
         ranks_gpu = "0000:3b:00";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(data_must_be_what_was_submitted, ranks_end),
-        cmocka_unit_test_teardown(a_whole_life, ranks_end), /* makes the reference */
+        cmocka_unit_test_teardown(a_whole_life, ranks_end), /* sets `reference` */
         cmocka_unit_test_teardown(leaves_when_told_and_goes_on, ranks_end),
         cmocka_unit_test_teardown(saves_when_asked, ranks_end),
         cmocka_unit_test_teardown(counts_how_long_training_waits_for_saves, ranks_end),

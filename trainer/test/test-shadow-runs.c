@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shadow-runs.c - whole jobs on shadow devices: worlds of 1 to 4 ranks, ZeRO 0 to 2, saves and kills, all drawn
- * from a seed, end with the digest that one rank has on the CPU.
+/* test-shadow-runs.c - whole jobs on shadow devices end with the digest that one rank has on the CPU. The world's size
+ * (1 to 4 ranks), the ZeRO stage (0 to 2), saves and kills are drawn from a seed.
  *
  * SDTRAIN_SHADOW_RUNS=200 test-shadow-runs      seeds 1..200 (8 by default)
  * SDTRAIN_SHADOW_SEED=77 test-shadow-runs       from that seed on, one by default */
@@ -20,7 +20,7 @@ enum { STEPS = 20, RUNS = 8, KILLS_MAX = 2 };
 static TestingJob files;
 static Hash reference;
 
-/* Where a rank is killed, and how often the point is visited at most. */
+/* The points at which a rank is killed, and the largest visit that is drawn. */
 static const struct {
     const char *point;
     uint32_t visits;
@@ -30,7 +30,7 @@ static const struct {
     {"saver.saved", 2},   {"checkpoint.settle", 3},
 };
 
-/* A life's order of lanes: see ShadowSchedule. */
+/* The orders of the lanes in a life; see ShadowSchedule. */
 static const char *const schedules[] = {
     "", ",late", ",drawn", ",late=compute", ",late=out/comm", ",drawn", ",late=in/out"};
 
@@ -81,7 +81,7 @@ static void run_seed(uint64_t seed)
         assert_int_equal(rank_end(&ranks[i]), EXIT_DONE);
 }
 
-/* Runs one rank on a device that ignores some waits, and reports whether the reference's digest comes out. */
+/* Runs one rank on a device that ignores some waits. Returns whether its digest is the reference's. */
 static bool survives(uint64_t seed, const char *drop)
 {
     char shadow[64], name[64];
@@ -103,17 +103,17 @@ static bool survives(uint64_t seed, const char *drop)
             rank_commit(rank, 1);
         same = same || (m.type == CHANNEL_DONE && hash_equal(m.digest, reference));
     }
-    (void)rank_end(rank); /* by whatever found it */
+    (void)rank_end(rank); /* the exit code depends on the check that found the error */
     return same;
 }
 
-/* Calls that a program forgets are seen in what it does. */
+/* If a program forgets to wait, its results show it. */
 static void forgotten_waits_are_found(void **state)
 {
     (void)state;
     static const char *const drops[] = {"waits", "awaits", "waits,late", "awaits,late"};
     for (size_t i = 0; i < ELEMENTSOF(drops); i++) {
-        const bool late = strstr(drops[i], "late"); /* whatever the seed is */
+        const bool late = strstr(drops[i], "late"); /* found with any seed */
         const int n_seeds = late ? 1 : 3;
         int n_found = 0;
         for (uint64_t seed = 1; seed <= (uint64_t)n_seeds; seed++)

@@ -29,7 +29,7 @@ static void check(int r, const Error *err)
         fail_msg("%s", err->text);
 }
 
-/* N(0, 1) as float16; key: which array. */
+/* Fills in N(0, 1) as float16; key selects the array. */
 static void fill(uint16_t *to, size_t n, uint64_t key)
 {
     for (size_t i = 0; i < n; i += 4) {
@@ -103,7 +103,8 @@ void testing_job_open(TestingJob *ret)
 
 void testing_job_close(TestingJob *job)
 {
-    (void)folder_remove(job->folder, NULL); /* what is left in /tmp is not a failure of the test */
+    /* files that remain in /tmp are not a failure of the test */
+    (void)folder_remove(job->folder, NULL);
     free(job->text);
 }
 
@@ -115,7 +116,7 @@ char *testing_job_text(const TestingJob *job, const char *name, const char *trai
 char *testing_job_text_of(const TestingJob *job, const char *name, const char *train, int steps,
                           int every)
 {
-    /* Where a test runs on the shadow device, a job that does not choose one does, too. */
+    /* If a test runs on the shadow device, a job that does not choose a device runs there, too. */
     const char *device = getenv("SDTRAIN_TEST_DEVICE") && !strstr(train, "\"device\"")
                              ? ", \"device\": \"cuda\""
                              : "";

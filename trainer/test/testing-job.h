@@ -12,15 +12,15 @@
 
 typedef struct TestingJob {
     char folder[64];
-    char *text; /* the job file's */
+    char *text; /* text of the job file */
 } TestingJob;
 
 void testing_job_open(TestingJob *ret);
 void testing_job_close(TestingJob *job);
-/* The same job with its checkpoints in <folder>/<name> and more in "train" (", \"key\": value").
- * Caller frees. */
+/* Returns the text of the same job with its checkpoints in <folder>/<name> and further keys in "train" (", \"key\":
+ * value"). The caller frees it. */
 char *testing_job_text(const TestingJob *job, const char *name, const char *train);
-/* The same with so many steps, of which every n-th is saved. */
+/* Like testing_job_text(), with this number of steps, of which every `every`-th is saved. */
 char *testing_job_text_of(const TestingJob *job, const char *name, const char *train, int steps,
                           int every);
 Job *testing_job_parse(const char *text);

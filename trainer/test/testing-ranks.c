@@ -25,7 +25,7 @@ const char *ranks_submission = "";
 uint64_t ranks_startup_usec;
 bool ranks_adopt;
 
-static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
+static char sources[JOB_SOURCES_MAX]; /* facts about the data, as `job start` sends them */
 
 void ranks_look_at_data(const char *text)
 {
@@ -54,7 +54,7 @@ void rank_start(Rank *rank, const char *fault)
         if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0 ||
             (fault && setenv("SDTRAIN_FAULT", fault, 1) < 0))
             _exit(126);
-        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* when it was descriptor 3 already */
+        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* needed if the socket is descriptor 3 already */
         (void)execl(path, path, "run", (char *)NULL);
         _exit(127);
     }
@@ -210,7 +210,7 @@ static void serve(RanksLife *life, int number)
         life->done[number] = true;
         life->n_done++;
         break;
-    case CHANNEL_ERROR: /* beside one that was killed */
+    case CHANNEL_ERROR: /* from a peer of a rank that was killed */
         if (m.exit_code != EXIT_PEER_LOST)
             fail_msg("rank %d: %s", number, m.text);
         life->lost = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-alerts.c - any bytes as an alerts file, and as a sink's reply: refused with a text, or good
- * for a message to every sink. */
+/* fuzz-alerts.c - any bytes as an alerts file, and as a sink's reply. A file is either refused with a text, or makes
+ * a message for each of its sinks. */
 #include "controller/alerting/answer.h"
 #include "controller/alerting/payload.h"
 

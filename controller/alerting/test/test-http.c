@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-http.c - what a sink's request says that found nobody. Nothing listens at port 9 of this machine. */
+/* test-http.c - the error text of a request that reaches no server. Nothing listens at port 9 of this host. */
 #include "base/test/testing.h"
 #include "controller/alerting/http.h"
 
@@ -17,7 +17,7 @@ static void on_reply(const HttpReply *reply, void *userdata)
     (void)sd_event_exit(userdata, 0);
 }
 
-/* The failure of a request to that URL; proxy: the sink's own. */
+/* Returns the failure of a request to url; proxy is the sink's own proxy, or NULL. */
 static const char *fail_to_post(const char *url, const char *proxy)
 {
     sd_event *event = NULL;
@@ -31,7 +31,7 @@ static const char *fail_to_post(const char *url, const char *proxy)
     assert_int_equal(http_new(event, may_send, NULL, &http), 0);
     assert_int_equal(http_post(http, &request, on_reply, event, &call), 0);
     assert_true(sd_event_loop(event) >= 0);
-    (void)http_free(http); /* NULL always */
+    (void)http_free(http); /* always returns NULL */
     (void)sd_event_unref(event);
     return failure;
 }
@@ -46,7 +46,7 @@ static void test_proxy_of_the_environment_is_named(_unused_ void **state)
     assert_non_null(strstr(text, "127.0.0.1"));
     assert_non_null(strstr(text, named));
     assert_null(strstr(text, "secret"));
-    /* the sink has a proxy of its own, or is passed by */
+    /* the sink has a proxy of its own, or no_proxy names its host */
     assert_null(
         strstr(fail_to_post("http://sink.invalid/hook", "http://127.0.0.1:9"), "http_proxy"));
     (void)setenv("no_proxy", "127.0.0.1", 1);

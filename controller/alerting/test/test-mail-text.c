@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-mail-text.c - mails as bytes. The mails that a server gets are tested in tests/system/test-mail.py. */
+/* test-mail-text.c - mails as bytes. tests/system/test-mail.py tests the mails that a server receives. */
 #include "base/test/testing.h"
 #include "controller/alerting/answer.h"
 #include "controller/alerting/mail.h"
@@ -99,7 +99,8 @@ static void no_text_can_begin_a_header(void **state)
     char subject[512];
     IncidentRecord incident = {.cause = "x\r\nBcc: eve@h\r\n", .rank = -1};
     _cleanup_free_ char *text = make(NOTIFY_TRIGGER, SEVERITY_INFO, &incident);
-    assert_true(strstr(text, "\nBcc") > strstr(text, "\r\n\r\n")); /* the text may say anything */
+    assert_true(strstr(text, "\nBcc") >
+                strstr(text, "\r\n\r\n")); /* the line is in the body, which may hold any text */
     assert_string_equal(header(text, "Subject: ", subject, sizeof(subject)),
                         "=?utf-8?Q?[c]=20info:=20x=0D=0ABcc:=20eve@h=0D=0A?=");
     (void)snprintf(incident.cause, sizeof(incident.cause), "=?utf-8?Q?hello?=");

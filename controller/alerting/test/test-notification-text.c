@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-notification-text.c - the alerts file, what sinks are told and what they say, as bytes. The whole
- * way, with real controllers, is tests/system/test-notifications.py. */
+/* test-notification-text.c - the alerts file, the messages to sinks and the replies of sinks, as bytes.
+ * tests/system/test-notifications.py tests notifications from end to end, with real controllers. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/log.h"
@@ -67,7 +67,8 @@ static void a_file_says_who_hears_of_what(void **state)
     assert_int_equal(c->late_usec, 60 * USEC_PER_SEC);
     assert_int_equal(c->retry_max_usec, 7 * USEC_PER_SEC);
     assert_string_equal(file.link, "https://wiki");
-    assert_int_equal(c->sinks[0].least, SEVERITY_CRITICAL); /* a pager wakes */
+    assert_int_equal(c->sinks[0].least,
+                     SEVERITY_CRITICAL); /* the default: a pager wakes a person */
     assert_string_equal(file.sinks[0].url, "https://events.pagerduty.com/v2/enqueue");
     assert_string_equal(file.sinks[0].secret, "k3y");
     assert_string_equal(file.sinks[1].url, "http://am:9093/x/api/v2/alerts");
@@ -109,7 +110,7 @@ static void bad_files_are_refused_by_key_and_value(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *error; /* after the file's name */
+        const char *text, *error; /* the error that follows the file's name */
     } cases[] = {
         {"{}", "sinks: missing"},
         {"{\"sinks\": [], \"sink\": 1}", "sink: unknown key"},
@@ -156,7 +157,7 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         char expected[512];
         (void)snprintf(expected, sizeof(expected), "%s/alerts.json: %s", folder, cases[i].error);
         assert_int_equal(parse(cases[i].text, &file, &err), -EINVAL);
-        if (strstr(expected, "unknown key")) /* what it may have meant follows: test-base */
+        if (strstr(expected, "unknown key")) /* a suggestion follows, which test-base tests */
             err.text[strlen(expected)] = '\0';
         assert_string_equal(err.text, expected);
     }
@@ -192,7 +193,7 @@ static void bad_keys_are_refused_and_not_shown(void **state)
                    "0644); chmod o= it",
                    folder, path);
     assert_string_equal(err.text, expected);
-    warned[0] = '\0'; /* older kinds take it, with a word */
+    warned[0] = '\0'; /* the older kinds accept the file, with a warning */
     log_lend(note_warning);
     assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
     log_lend(NULL);
@@ -285,7 +286,8 @@ static void alertmanager_hears_that_a_warning_has_become_critical(void **state)
     (void)state;
     AlertsFile file = sinks_of(SINK_ALERTMANAGER);
     _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &incident, SEVERITY_WARNING);
-    assert_int_equal(json_array_size(body), 2); /* labels are identity there: two alerts */
+    assert_int_equal(json_array_size(body),
+                     2); /* labels identify an alert, so another severity is another alert */
     json_t *now = json_array_get(body, 0), *before = json_array_get(body, 1);
     assert_string_equal(text_at(now, "labels", "severity"), "critical");
     assert_string_equal(text_at(now, "endsAt", NULL), "2026-01-01T01:04:00.250Z");
@@ -327,7 +329,7 @@ static void the_runbook_of_its_cause_is_linked(void **state)
                         "resolved: c, job first: device-fault on n2: Xid \"79\"\n");
 }
 
-/* Says in one line what a block shows: its type, then its texts. */
+/* Appends one line that shows a block: its type, then its texts. */
 static void add_block(const json_t *block, char *ret, size_t size)
 {
     size_t i, n = strlen(ret);
@@ -391,7 +393,7 @@ static void slack_is_told_in_blocks(void **state)
         "context[c/x/1767225600]\n");
 }
 
-/* Slack refuses a message with a longer text: header 150, section 3,000, field 2,000. */
+/* The longest record stays below Slack's limits: a header of 150 characters, a section of 3,000, a field of 2,000. */
 static void slack_takes_the_longest_record(void **state)
 {
     (void)state;
@@ -426,7 +428,7 @@ static void every_sink_has_words_for_everything(void **state)
 
 /* ---- answers ---- */
 
-static SecretSet handed; /* to the sink */
+static SecretSet handed; /* the secrets that the sink was given */
 
 static Answer read_reply(int status, int64_t retry_after, const char *body)
 {
@@ -460,7 +462,8 @@ static void answers_are_told_apart(void **state)
     assert_int_equal(read_reply(429, 30, "").pause_usec, 30 * USEC_PER_SEC);
     assert_int_equal(read_reply(503, INT64_MAX, "").pause_usec, 86400 * USEC_PER_SEC);
     assert_int_equal(read_reply(503, -5, "").pause_usec, 0);
-    assert_int_equal(read_reply(400, 30, "").pause_usec, 0); /* it would refuse then, too */
+    assert_int_equal(read_reply(400, 30, "").pause_usec,
+                     0); /* no pause: the sink would refuse the same message later, too */
 }
 
 static void what_a_sink_says_is_shown(void **state)
@@ -499,7 +502,8 @@ static void what_a_sink_repeats_is_not_shown(void **state)
         "HTTP 404: no /***");
     assert_string_equal(read_reply(407, 0, "bWU6cHJveHktd29yZA== is none of us").text,
                         "HTTP 407: *** is none of us");
-    char longer[200]; /* it is cut in the middle of the secret, which is taken out before */
+    /* The text is cut in the middle of the secret, which is removed before the cut. */
+    char longer[200];
     memset(longer, 'x', sizeof(longer));
     (void)snprintf(longer + 112, sizeof(longer) - 112, "bearer/token+1");
     assert_null(strstr(read_reply(500, 0, longer).text, "bear"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-smtp.c - when a mail may begin, and how calls end. The test plays the server, in a thread. */
+/* test-smtp.c - when a mail may begin, and how calls end. A thread of the test is the server. */
 #include "base/clock.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -16,11 +16,11 @@ typedef struct Server {
     int listener;
     char url[64];
     pthread_t thread;
-    bool holds;             /* answers nothing but the greeting */
-    _Atomic int seen_mails; /* MAIL commands */
+    bool holds;             /* sends only the greeting, and no replies */
+    _Atomic int seen_mails; /* how many MAIL commands were received */
 } Server;
 
-/* False: the client has gone, which it may at any moment. */
+/* Returns false if the client has closed the connection, which it may do at any moment. */
 static bool say(int fd, const char *line)
 {
     return send(fd, line, strlen(line), MSG_NOSIGNAL) == (ssize_t)strlen(line);
@@ -149,7 +149,7 @@ static void a_stall_ends(void **state)
     assert_non_null(strstr(told.failure, "timed out"));
 }
 
-/* Cancelled calls tell nobody, and hold nobody up: the timeout is an hour. */
+/* A cancelled call does not call its handler, and smtp_free() does not wait for its timeout of an hour. */
 static void freeing_waits_for_no_server(void **state)
 {
     (void)state;

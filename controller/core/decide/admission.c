@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* admission.c - the incident that names the nodes that the setting `admit` leaves out.
  *
- * Anybody who may write nodes/<name> may register a node. A node that no word of the list fits gets no rank, and its
- * health, its reports of a store and its absence change no decision. If a new list leaves out a node with ranks, these
- * run on until the next world. One incident names all such nodes while they come and go. */
+ * A user who may write nodes/<name> may register a node. A node that no word of the list fits gets no rank, and no
+ * decision depends on its health, its reports of a store or its absence. If a new list leaves out a node that has
+ * ranks, those ranks run on until the next world. One incident names all such nodes. */
 #include "controller/core/decide/admission.h"
 
 #include "controller/core/facts/incidents.h"
@@ -11,9 +11,10 @@
 #include "controller/core/write/cluster-incident.h"
 
 enum {
-    /* The incident is over when no such node was here for this long: a node that comes and goes is one incident. */
+    /* The incident is resolved when no such node has been present for this long, so a node that comes and goes is
+     * one incident. */
     QUIET_SEC = 600,
-    REWRITE_SEC = 60, /* the incident's list of names is rewritten no more often */
+    REWRITE_SEC = 60, /* least time between two rewrites of the incident's list of names */
     NAMES_BYTES = 120,
 };
 

@@ -12,5 +12,5 @@
 
 /* The cause of the one incident that names all nodes left out. */
 extern const char admission_cause[];
-/* Opens, rewrites or resolves the incident of admission_cause. Fills *d and returns true if there is work. */
+/* Opens, rewrites or resolves the incident of admission_cause. Fills *d and returns true if there is a decision. */
 bool decide_admission(Cluster *c, Scratch *s, Decision *d);

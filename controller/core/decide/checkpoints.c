@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoints.c - the commits of a job, whatever becomes of checkpoints/<job>.
+/* checkpoints.c - keeps the commits of a job even if the record checkpoints/<job> is lost.
  *
- * The core keeps the record as it last saw it (observe/commit-records.c), and marks in phases, worlds and progress
- * witness each commit (facts/commits.c). A record that vanishes, does not decode or is older than the marks costs no
- * checkpoint: a leader that remembers it puts it back, or else rank 0 of the next world looks into the checkpoint
- * folder. No running world ends for it: its next commit writes the record anew.
+ * The core keeps the record as it last saw it (observe/commit-records.c). Marks in the records phase, world and
+ * progress prove each commit (facts/commits.c). If the record vanishes, does not decode or is older than the marks,
+ * no checkpoint is lost: a leader that remembers the record puts it back, or else rank 0 of the next world searches
+ * the checkpoint folder. A running world does not end for this: its next commit writes the record anew.
  *
- * Guarantees: a commit that was known, or known to be struck out, stays so while this leader lives. */
+ * Guarantees: a known commit, and the mark that a commit is struck out, stay known while this leader lives. */
 #include "controller/core/decide/checkpoints.h"
 
 #include "controller/core/facts/commits.h"
@@ -95,8 +95,9 @@ static const Request *find_request(const Cluster *c, const CoreJob *job)
     return NULL;
 }
 
-/* Strikes out the known commits and makes the manifest the newest one, with a generation of its own, so that no older
- * mark claims a newer commit. An operator asks for it, so the job may take the folder over from another owner. */
+/* Strikes out the known commits and makes the manifest of the request the newest commit, with a generation of its
+ * own, so that no older mark claims a newer commit. The request is an operator's, so the job may take the folder
+ * over from another owner. */
 static void recover_from(const Cluster *c, const CoreJob *job, const RequestRecord *request,
                          Decision *d)
 {

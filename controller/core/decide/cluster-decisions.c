@@ -17,14 +17,14 @@
 
 enum {
     REQUEST_KEPT_SEC = 3600,
-    NAMES_BYTES = 160, /* bound on the list of names in one incident */
+    NAMES_BYTES = 160, /* most bytes of the list of names in one incident */
     ABSENCES_MAX = 10, /* lost nodes with an incident of their own; further nodes share one */
 };
 
 static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
 
-/* Opens, rewrites or resolves the incident that tells of a hold. A hold that begins as another ends rewrites the open
- * incident, for a controller that has not seen the new hold. */
+/* Opens, rewrites or resolves the incident that reports a hold. If a new hold begins as another ends, the open
+ * incident is rewritten, for a controller that has not seen the new hold. */
 static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
@@ -74,7 +74,8 @@ static bool decide_suspected_probes(const Cluster *c, Decision *d)
     return true;
 }
 
-/* Looks at causes against any machine: another machine under the name does not end the quarantine. */
+/* Whether a machine with this name is in quarantine. Causes of any machine count: another machine under the name
+ * does not end the quarantine. */
 static bool is_in_quarantine(const Cluster *c, const char *name)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
@@ -112,10 +113,11 @@ static bool is_absence(const Incident *incident)
            text_equal(record->cause, cause_name(CAUSE_NODE_LOST));
 }
 
-/* The part of the table of incidents in which the open ones about lost nodes lie: each node looks for its own. */
+/* The range of the incident table that holds all open incidents about lost nodes. It shortens the search for the
+ * incident of each node. */
 typedef struct Absences {
     int first, end;
-    int n; /* that are open */
+    int n; /* number of open incidents about lost nodes */
 } Absences;
 
 static Absences find_absences(const Cluster *c)
@@ -143,7 +145,7 @@ static const Incident *find_absence(const Cluster *c, Absences open, const CoreN
 
 /* ---- nodes that are lost ---- */
 
-/* Learns of nodes that vanished before any controller that runs now had seen them. */
+/* Notes nodes of running jobs that vanished before any controller that runs now had seen them. */
 static void note_unseen(Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
@@ -166,7 +168,7 @@ static bool is_forgotten(const Cluster *c, const char *name)
     return false;
 }
 
-/* Takes the next name of a list with ", " between; false: the list has no further whole name. */
+/* Reads the next name of a list that is separated by ", ". Returns false if the name is empty, cut or too long. */
 static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1])
 {
     size_t n = 0;
@@ -181,8 +183,9 @@ static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1]
     return whole;
 }
 
-/* Reads "47 more nodes are lost: n13, n14, ...", an incident about nodes that this leader may never have seen. The
- * named ones count as lost until they are back; of a list that was cut, only the number of further ones is known. */
+/* Reads the summary of lost nodes, such as "47 more nodes are lost: n13, n14, ...". This leader may never have seen
+ * those nodes. The named nodes count as lost until they return; if the list was cut, only the number of further
+ * nodes is known. */
 static void note_summary(Cluster *c, const IncidentRecord *summary)
 {
     const char *at = summary->evidence;
@@ -196,7 +199,8 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
     at += *at ? 1 + (at[1] == ' ') : 0;
     while (at[left])
         left++;
-    left += left > 0 && left + 1 < NAMES_BYTES; /* not cut: the last one is whole, too */
+    left += left > 0 &&
+            left + 1 < NAMES_BYTES; /* the list was not cut, so its last name is whole, too */
     while (left > 0) {
         if (!take_name(&at, &left, name))
             continue;
@@ -217,7 +221,7 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
     c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
 }
 
-/* True when the node is back, or a cordon by an operator or the leader says that its absence was seen. */
+/* True when the node is back, or an operator or the leader has cordoned it, so that its absence is known. */
 static bool is_known(const Cluster *c, const CoreNode *node)
 {
     return node->present || node_find_cordon(c, node, NULL);
@@ -265,8 +269,9 @@ static bool decide_summary(const Cluster *c, const Incident *summary, int beyond
     return true;
 }
 
-/* Opens an incident for each lost node, whatever it ran; its job's recovery is another incident. The incident is over
- * when the node is back, is cordoned (so a person has seen it), or is forgotten (decide_forget()). */
+/* Opens an incident for each lost node, whatever the node ran; the recovery of its job is another incident. The
+ * incident is resolved when the node is back, is cordoned (so a person has seen it), or is forgotten
+ * (decide_forget()). */
 static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
 {
     char names[NAMES_BYTES];
@@ -305,17 +310,17 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
         text_add(&t, node->record.name);
     }
     if (summary &&
-        is_unsure) /* a new leader observes first, and ends no incident to open it again */
+        is_unsure) /* a new leader observes first: it ends no incident to open it again */
         return false;
     if (beyond == 0)
-        c->unnamed_lost = 0; /* those that were named stand for the rest */
+        c->unnamed_lost = 0; /* every named node is back, so the unnamed ones count as back */
     return decide_summary(c, summary, beyond + c->unnamed_lost, names, d);
 }
 
 static bool has_job(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.jobs; i++)
-        /* a job whose spec nobody has read may be any submission */
+        /* a job whose spec was not read yet may be any submission */
         if (c->jobs[i].used && (c->jobs[i].spec_stamp.mod && c->jobs[i].facts.submission[0]
                                     ? incident_is_of(record, &c->jobs[i])
                                     : text_equal(c->jobs[i].name, record->job)))
@@ -323,7 +328,8 @@ static bool has_job(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Failures during a recovery are one outage of the job: one critical incident is enough. */
+/* True when the job of the record already has a critical incident: failures during a recovery are one outage of the
+ * job, for which one critical incident is enough. */
 static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -336,7 +342,7 @@ static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Makes an incident critical that has stayed open for escalate_usec. */
+/* Makes an incident critical after it has been open for escalate_usec. */
 static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
@@ -344,7 +350,7 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
         const IncidentRecord *record = &incident->record;
         if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record) ||
             text_equal(record->cause, cause_name(CAUSE_GROWTH_STUCK)) ||
-            text_equal(record->cause, admission_cause)) /* nothing that served is out of service */
+            text_equal(record->cause, admission_cause)) /* these take nothing out of service */
             continue;
         uint64_t at = record->at_usec + c->config.escalate_usec;
         if (at > c->real_usec) {
@@ -360,8 +366,8 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-/* True when an open incident would be opened again at once if it were removed, since its reason lasts. Such an incident
- * is never removed, and is opened only where incident_has_place(). */
+/* True when an open incident would be opened again at once if it were removed, because its reason lasts. Such an
+ * incident is never removed, and is opened only if incident_has_place(). */
 static bool lasts(const IncidentRecord *record)
 {
     const char *cause = record->cause;
@@ -372,7 +378,8 @@ static bool lasts(const IncidentRecord *record)
     return cause_ends_no_world(cause);
 }
 
-/* Incidents that every sink was notified of go first, then other resolved ones, then open ones; oldest first. */
+/* Returns the order of removal: first the resolved incidents of which every sink was notified, then other resolved
+ * ones, then open ones; the oldest first. */
 static int removal_rank(const Cluster *c, const IncidentRecord *record)
 {
     if (record->state == INCIDENT_OPEN)
@@ -388,8 +395,8 @@ static bool goes_before(const Cluster *c, const IncidentRecord *a, const Inciden
     return a->at_usec < b->at_usec;
 }
 
-/* Resolves and removes incidents of jobs that are gone, and removes the oldest beyond incidents_kept. An incident of
- * which a sink was not notified yet stays as long as there is room. */
+/* Resolves and removes incidents of jobs that no longer exist, and removes the oldest incidents beyond
+ * incidents_kept. An incident of which a sink was not yet notified stays as long as there is room. */
 static bool decide_incident_cap(const Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;
@@ -425,7 +432,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 {
     bool recover = text_equal(request->kind, "recover");
     if (!recover && !text_equal(request->kind, "checkpoint"))
-        return NULL; /* its addressee answers */
+        return NULL; /* the request's addressee answers it */
     for (int i = 0; i < c->limits.jobs; i++) {
         const CoreJob *job = &c->jobs[i];
         if (!job->used || !text_equal(job->name, request->target))
@@ -437,7 +444,8 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
     return "refused: there is no such job";
 }
 
-/* Answers an operator's word that a lost node does not come back. sdctl has removed its records already. */
+/* Answers the request of an operator who says that a lost node does not come back. sdctl has already removed the
+ * node's records. */
 static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
 {
     const char *answer = "forgotten";
@@ -450,7 +458,7 @@ static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
             answer = "refused: the node is here";
             outcome = REQUEST_REFUSED;
         } else if (node_hosts_ranks(c, node))
-            return false; /* its job is about to go on without it */
+            return false; /* the node's job is about to go on without it */
     }
     for (int i = 0; i < c->limits.incidents && outcome == REQUEST_DONE; i++)
         if (is_absence(&c->incidents[i]) &&
@@ -475,7 +483,8 @@ static bool decide_requests(const Cluster *c, Scratch *s, Decision *d)
             return true;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
-        if (text_equal(request->record.kind, "uncordon")) { /* it was only for the log */
+        if (text_equal(request->record.kind,
+                       "uncordon")) { /* an uncordon request is only for the log */
             d->remove_request = true;
             return true;
         }

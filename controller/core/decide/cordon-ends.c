@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cordon-ends.c - how causes of cordons end by themselves, and what follows from a node's own verdict.
+/* cordon-ends.c - ends causes of cordons whose time is over, and cordons nodes by their own verdict.
  *
- * Guarantees: a decision changes only causes of machines and of jobs, and ends an operator's once its time is over. */
+ * Guarantees: a decision changes only causes of machines and of jobs. It ends an operator's cause only when its time
+ *             is over. */
 #include "controller/core/decide/cordon-ends.h"
 
 #include "controller/core/decide/quarantine.h"
@@ -12,7 +13,7 @@
 #include "controller/core/write/cluster-incident.h"
 #include "controller/core/write/cordons.h"
 
-/* True when the submission that refused the node does not exist any more. */
+/* True when the submission that refused the node no longer exists. */
 static bool job_is_gone(const Cluster *c, const CordonCause *cause)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
@@ -21,10 +22,10 @@ static bool job_is_gone(const Cluster *c, const CordonCause *cause)
             return job->spec_stamp.mod && cause->submission[0] &&
                    !text_equal(job->facts.submission, cause->submission);
     }
-    return c->dropped == 0; /* a dropped record may be that job's */
+    return c->dropped == 0; /* a dropped record may belong to that job */
 }
 
-/* Returns when a cause ends by itself; 0: it does not. */
+/* Returns the time at which a cause ends by itself; 0: it does not end by itself. */
 static uint64_t end_of(const Cluster *c, const CordonCause *cause)
 {
     if (cause->mode != CORDON_NONE)
@@ -32,8 +33,8 @@ static uint64_t end_of(const Cluster *c, const CordonCause *cause)
     return cause->since_usec + c->config.strike_window_usec;
 }
 
-/* True when a cause that ends by itself is over: by the record's time, or, of a quarantine, quarantine_usec after this
- * controller learnt of that time, whichever comes first. A clock that was ahead prolongs no quarantine. */
+/* True when a cause's time is over: by the record's time, or, for a quarantine, quarantine_usec after this
+ * controller learnt of that time, whichever is earlier. So a clock that was ahead prolongs no quarantine. */
 static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const CordonCause *cause)
 {
     const uint64_t end = end_of(c, cause), rest = end > c->real_usec ? end - c->real_usec : 0;
@@ -47,7 +48,8 @@ static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const Co
     return cluster_due(c, s, at_usec);
 }
 
-/* A job's refusal ends with it. Its strikes go on to count against the machine until they are forgotten. */
+/* A job's refusal of a node ends with the job. The strikes of that cause still count against the machine until they
+ * are forgotten. */
 static bool decide_end_of_job(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                               Decision *d)
 {
@@ -57,7 +59,8 @@ static bool decide_end_of_job(const Cluster *c, const CoreNode *node, const Cord
     if (cause->strikes == 0 || end_of(c, &strikes) <= c->real_usec)
         cordon_end_cause(c, node, cause, d);
     else if (cause->mode != CORDON_NONE)
-        (void)cordon_put_cause(c, node, &strikes, d); /* replaces the cause: there is room */
+        (void)cordon_put_cause(c, node, &strikes,
+                               d); /* cannot fail: it replaces the cause, so there is room */
     else
         return false;
     return true;
@@ -100,9 +103,9 @@ static bool decide_verdict(const Cluster *c, const CoreNode *node, Decision *d)
     text_copy(cause.reason, sizeof(cause.reason), reason);
     cause.since_usec = c->real_usec;
     if (!cordon_put_cause(c, node, &cause, d))
-        return false; /* no room for it */
+        return false; /* the cordon record has no room for the cause */
     if (cause.mode == CORDON_QUARANTINE &&
-        !node_hosts_ranks(c, node)) /* else its job has an incident */
+        !node_hosts_ranks(c, node)) /* otherwise its job has an incident */
         node_incident_begin(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
     return true;
 }

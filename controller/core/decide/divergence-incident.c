@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divergence-incident.c - the incident of a job whose training diverges. Rank 0 judges (manifest/divergence.h) and
- * its node tells it in progress/<job>; the leader believes that.
+/* divergence-incident.c - the incident of a job whose training diverges. Rank 0 judges (manifest/divergence.h), its
+ * node reports the verdict in progress/<job>, and the leader relies on the report.
  *
- * Entry points: decide_divergence(), decide_divergence_over(). Guarantees: at most one such incident of a job is open.
- * It ends no world, unless the job file has train.stop_if_diverging: then the job fails in the same decision. It is
- * resolved when rank 0 says that training is well again, and ended with its job.
+ * Entry points: decide_divergence(), decide_divergence_over(). Guarantees: at most one such incident of a job is
+ * open. The incident ends no world, unless the job file has train.stop_if_diverging: then the job fails in the same
+ * decision. The incident is resolved when rank 0 reports that training is well again, and ends with its job.
  */
 #include "controller/core/decide/divergence-incident.h"
 
@@ -22,7 +22,8 @@ static const ProgressRecord *present_progress(const CoreJob *job)
                : NULL;
 }
 
-/* Retention keeps the newest keep_last commits, and those whose step keep_every divides. */
+/* True when retention keeps commit i: it keeps the newest keep_last commits, and those whose step keep_every
+ * divides. */
 static bool is_kept(const CoreJob *job, size_t i)
 {
     const CheckpointsRecord *all = &job->checkpoints;
@@ -33,7 +34,7 @@ static bool is_kept(const CoreJob *job, size_t i)
            (job->facts.keep_every > 0 && all->commits[i].step % job->facts.keep_every == 0);
 }
 
-/* Returns the newest checkpoint from before training diverged that is still there; NULL: none is. */
+/* Returns the newest checkpoint that is from before training diverged and still exists; NULL if there is none. */
 static const CheckpointCommit *find_good(const CoreJob *job, int64_t since)
 {
     const CheckpointsRecord *all = &job->checkpoints;
@@ -52,7 +53,7 @@ static void write_since(const ProgressRecord *p, Text *t)
     text_add(t, p->diverging);
 }
 
-/* "since step 57: the loss is 92.7, and was 1.17 at best; the last checkpoint before that is of step 40" */
+/* Writes "since step 57: the loss is 92.7, and was 1.17 at best; the last checkpoint before that is of step 40". */
 static void write_evidence(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
 {
     const CheckpointCommit *good = find_good(job, p->diverging_since);
@@ -66,9 +67,9 @@ static void write_evidence(const CoreJob *job, const ProgressRecord *p, char *re
     }
 }
 
-/* The reason of a job that failed says what it takes to begin with the good checkpoint: other settings need
- * model.init, and with the same ones the same bits diverge again. A URI that would be cut is
- * left out: its step is said. */
+/* Writes the reason of the failed job. The reason names the good checkpoint for model.init of another job with other
+ * settings: with the same settings the same bits would diverge again. If the checkpoint's URI would be cut, only its
+ * step is named. */
 static void write_end(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
 {
     static const char init[] = ", model.init ";
@@ -102,7 +103,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
     write_evidence(job, p, record->evidence, sizeof(record->evidence));
 }
 
-/* Goes on with the incident that is open, if one is. */
+/* Ends the job as failed, with its open incident or, if there is none, with a new one. */
 static void end_job(const Cluster *c, const CoreJob *job, const Incident *open,
                     const ProgressRecord *p, Decision *d)
 {

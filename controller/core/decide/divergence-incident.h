@@ -13,7 +13,7 @@
 /* Opens or resolves the incident; with train.stop_if_diverging it fails the job. Fills *d and returns true if there is
  * work. */
 bool decide_divergence(const Cluster *c, const CoreJob *job, Decision *d);
-/* Ends the incident when the job is over: it was not recovered from. */
+/* Ends the incident of a job that is over: the job did not recover from it. */
 bool decide_divergence_over(const Cluster *c, const CoreJob *job, Decision *d);
-/* Says "finished, but ..." of a job that diverged to its last step; else "finished". */
+/* Writes "finished, but ..." for a job that diverged up to its last step; otherwise "finished". */
 void divergence_write_finished(const CoreJob *job, char *ret, size_t size);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* growth-incident.c - the incident of growth that cannot happen: the nodes are there, and the world has not saved and
- * left within leave_deadline_sec each time that it was asked to. It trains on with fewer ranks than it could have.
+/* growth-incident.c - the incident of growth that cannot happen: there are enough nodes, but the world has not saved
+ * and left within leave_deadline_sec, each time that it was asked to leave. The job trains on with fewer ranks than
+ * it could have.
  *
  * Entry points: decide_growth_incident(), decide_growth_incident_over(). Guarantees: at most one such incident of a
- * job is open. It is resolved with the job's next world, and when nobody wants a larger one any more. */
+ * job is open. The incident is resolved with the job's next world, or when no larger world is wanted any more. */
 #include "controller/core/decide/growth-incident.h"
 
 #include "controller/core/facts/incidents.h"
@@ -42,7 +43,7 @@ bool decide_growth_incident(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!is_stuck(job))
         return decide_growth_incident_over(c, job, d);
-    if (job->phase.phase != PHASE_RUNNING || /* it tries once more */
+    if (job->phase.phase != PHASE_RUNNING || /* another try is under way */
         incident_find_cause(c, job, CAUSE_GROWTH_STUCK) || !incident_has_place(c))
         return false;
     open_incident(c, job, d);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c - one job's next decision: start, go, run, resize, drain, grow, stop, end, remove.
  *
- * Entry point: decide_job(), called only when no decision of the job is under way and the watch has shown its last
- * write. Every decision puts the phase record under a guard on the record that it was derived from, so of two leaders
- * only one succeeds. */
+ * Entry point: decide_job(), called only when no decision of the job is under way and the watch has shown the last
+ * decision's write. Every decision puts the phase record under a guard on the record that it was derived from, so of
+ * two leaders only one succeeds. */
 #include "controller/core/decide/job.h"
 
 #include "controller/core/decide/checkpoints.h"
@@ -35,8 +35,8 @@
 
 /* ---- phase records ---- */
 
-/* A job is stopped once every rank is reaped, or its node is lost or fenced. A word that came meanwhile is yet to be
- * heard: it may be to run after all. */
+/* A job is stopped once each of its ranks is reaped, or the rank's node is lost or fenced. tried_revision stays, so
+ * that a request which arrived meanwhile is still served: it may be a request to run. */
 static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     if (job_ranks_are_left(c, s, job))
@@ -48,8 +48,8 @@ static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Deci
 
 /* ---- worlds ---- */
 
-/* Removes the records of generations before the last, whatever the job does now: a job that fails again and again must
- * not fill the table of reports. */
+/* Removes the records of the oldest generation, except for the last two, whatever the job does now: a job that fails
+ * again and again must not fill the table of reports. */
 static bool decide_cleanup(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     int node;
@@ -71,7 +71,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     char why[RECORD_TEXT_MAX + 1];
     assert(job->phase.phase == PHASE_PENDING);
     if (job->desired.state == DESIRED_STOPPED) {
-        if (job_ranks_are_left(c, s, job)) /* nodes end them; the slots may be another job's now */
+        if (job_ranks_are_left(c, s, job)) /* nodes end the ranks; slots may be another job's now */
             return false;
         decide_end(c, job, PHASE_STOPPED, decide_requested("stopped", job->desired.by, why), d);
         return true;
@@ -118,7 +118,7 @@ static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
     return open || decide_troubles_over(c, job, d) || decide_divergence_over(c, job, d);
 }
 
-/* The incident of a failed job stays open until a person acts: starts the job again (it is resolved when the job
+/* The incident of a failed job stays open until a person starts the job again (then it is resolved when the job
  * trains), stops it, or deletes it. */
 static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *d)
 {
@@ -133,7 +133,7 @@ static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *
     return true;
 }
 
-/* Takes a job out of stopped or failed when the user has asked anew for it to run. */
+/* Makes a stopped or failed job pending when the user has asked again for it to run. */
 static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -147,8 +147,8 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* A phase that was lost, damaged or put back, or is older than what runs, ends no ranks: their nodes wait for one that
- * does. */
+/* True when the phase record makes the nodes end the job's ranks. A phase that was lost, damaged or put back, or
+ * that is older than the newest generation, does not: the nodes wait for one that does. */
 static bool requests_ranks_end(const CoreJob *job)
 {
     return job->phase_stamp.mod && !job->phase_lost &&
@@ -213,8 +213,8 @@ static bool all_ready(const Cluster *c, const CoreJob *job)
     return job->n_runs > 0;
 }
 
-/* Before its first step a world has nothing to save: a stop ends it at once, a drain moves it, and another size that
- * was asked for comes with the next world. */
+/* Before its first step a world has nothing to save. So a stop ends it at once, a drain replaces it by another
+ * world, and so does a request for another size. */
 static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -234,9 +234,9 @@ static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision
     if (decide_unsaved(c, s, job, d))
         return true;
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, s, job, &node))
-        return false; /* I3 */
+        return false; /* invariant I3: older ranks must be dead first */
     if (!cluster_due(c, s, c->began_usec + c->config.grace_usec))
-        return false; /* a node may have vanished just before, with its report of older ranks */
+        return false; /* a node may have vanished just before this term, with its report of older ranks */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
     d->phase.go = true;
     return true;
@@ -248,7 +248,7 @@ static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
-    /* from now on the incident and the history tell why there is another world */
+    /* From now on the incident and the history explain why there is another world. */
     decide_phase(c, job, PHASE_RUNNING, job->world.incident[0] ? "" : job->phase.reason, d);
     if (d->phase.n_worlds > 0 && job->world.resume.adopt)
         d->phase.worlds[d->phase.n_worlds - 1].step = job_resumed_step(c, job, 0);
@@ -267,8 +267,8 @@ static bool decide_drain(const Cluster *c, const CoreJob *job, Decision *d)
            request_leave(c, job, PHASE_RESIZING, reason, d);
 }
 
-/* Notes the newest commit in the phase: the first one at once, later ones at most once a minute. progress/<job> has
- * each. */
+/* Stores the newest commit in the phase: the first commit at once, later ones at most once a minute. progress/<job>
+ * has every commit. */
 static bool decide_mark(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     enum { PERIOD_SEC = 60 };
@@ -329,7 +329,7 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         if (job->left_usec == 0)
             job->left_usec = c->now_usec;
         if (!job_all_exited(c, job) && !cluster_due(c, s, job->left_usec + c->config.ttl_usec))
-            return false; /* the other ranks are done, too, and are exiting */
+            return false; /* the other ranks have finished, too, and are exiting */
         decide_stopped(c, s, job, "stopped", d);
         return true;
     }
@@ -337,7 +337,7 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     return decide_world(c, s, job, PHASE_STARTING, resizes ? job->phase.reason : starts_again, d);
 }
 
-/* A world leaves to grow when it is asked for that: both times are of one decision. */
+/* True when the world was asked to leave in order to grow: then one decision set both times. */
 static bool leaves_to_grow(const CoreJob *job)
 {
     return job->phase.phase == PHASE_RESIZING && job->phase.grown_usec > 0 &&
@@ -348,7 +348,7 @@ static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(job->phase.phase == PHASE_RESIZING || job->phase.phase == PHASE_STOPPING);
     if (job->phase.phase == PHASE_RESIZING && (decide_stop(c, job, d) || decide_drain(c, job, d)))
-        return true; /* the same leave, under what it is for now, and with a deadline of its own */
+        return true; /* the world leaves all the same, for the new reason and with a new deadline */
     if (!cluster_due(c, s, job->phase_usec + c->config.leave_deadline_usec))
         return decide_upkeep(c, s, job, d);
     char reason[RECORD_TEXT_MAX + 1];
@@ -366,7 +366,7 @@ static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 /* ---- one job ---- */
 
-/* Notes since when the world fails, or that it is well. */
+/* Notes since when the world fails, or that it does not fail. */
 static void note_failure(const Cluster *c, CoreJob *job, const FailureSign *sign)
 {
     if (sign->failure.cause == CAUSE_NONE) {
@@ -440,7 +440,7 @@ bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     if (decide_lost(c, s, job, d))
         return true;
     if (lost_hides(job) || !job->spec_stamp.mod || !job->desired_stamp.mod)
-        return false; /* half written, or something of it is missing */
+        return false; /* the job's records are half written, or one of them is missing */
     if (decide_recover(c, job, d))
         return true;
     if (job->facts.refused[0]) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pause.c - the pause between a failure and the next world.
  *
- * Guarantees: the pause stands in the phase's record, so that a new leader keeps it; nothing of the job runs
- * meanwhile. */
+ * Guarantees: the pause is stored in the phase record, so that a new leader keeps it; no rank of the job runs
+ *             meanwhile. */
 #include "controller/core/decide/pause.h"
 
 #include "controller/core/facts/incidents.h"
@@ -31,8 +31,8 @@ void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Dec
     d->phase.pause_usec = pause_usec;
 }
 
-/* The pause ends by this machine's time since it learnt of the pause or by the record's, whichever is first: a new
- * leader waits only for the rest, and a clock that steps prolongs nothing. */
+/* The pause ends by the record's time, or by this machine's clock since this leader learnt of the pause, whichever
+ * is earlier: a new leader waits only for the rest, and a clock that steps prolongs no pause. */
 static bool pause_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t end_usec = job->phase.since_usec + job->phase.pause_usec;

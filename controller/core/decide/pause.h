@@ -10,8 +10,8 @@
 
 #include "controller/core/state/state.h"
 
-/* Begins a pause after the failure that d->incident tells of. */
+/* Begins a pause after the failure that d->incident describes. */
 void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d);
-/* Ends a pause that is over: decides the next world. If only one node asked for the pause and there is a spare, the
- * world leaves that node out. */
+/* Ends a pause whose time is over, and decides the next world. If only one node asked for the pause and there is a
+ * spare, the world leaves that node out. */
 bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* price.c - brings the meter of a job that trains to new prices.
+/* price.c - changes the cost meter of a training job to new prices.
  *
- * Guarantees: without prices nothing is decided, so that `cluster what-if`, which knows none, says what the leader
- * would. */
+ * Guarantees: without prices nothing is decided. So `cluster what-if`, which has no prices, shows what the leader
+ *             would decide. */
 #include "controller/core/decide/price.h"
 
 #include "cluster/cost.h"
 
-/* Sums up the present world's prices. False: a node of it was never seen here, so its class is not known. */
+/* Sums up the prices of the present world's slots. Returns false if this leader has never seen one of the world's
+ * nodes, so that the node's class is not known. */
 static bool rate_of_job(const Cluster *c, const CoreJob *job, int64_t *ret)
 {
     int64_t rate = 0;

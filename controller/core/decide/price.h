@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* price.h - brings the meter of a job that trains to new prices.
+/* price.h - changes the cost meter of a training job to new prices.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,5 +10,5 @@
 
 #include "controller/core/state/state.h"
 
-/* Brings the meter of a job that trains to new prices. */
+/* Changes the cost meter of a training job to new prices. */
 bool decide_price(const Cluster *c, const CoreJob *job, Decision *d);

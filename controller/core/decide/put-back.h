@@ -10,5 +10,5 @@
 
 #include "controller/core/state/state.h"
 
-/* Puts lost records back, or tells what is missing and what to do. */
+/* Puts lost records back, or opens an incident that names the missing record and the remedy. */
 bool decide_lost(Cluster *c, Scratch *s, CoreJob *job, Decision *d);

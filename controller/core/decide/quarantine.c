@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine.c - how a quarantine ends.
  *
- * Guarantees: a quarantine that was given for a time ends only after the machine has checked itself since. */
+ * Guarantees: a quarantine of limited time ends only after the machine has checked itself at the end of that time. */
 #include "controller/core/decide/quarantine.h"
 
 #include "controller/core/facts/machines.h"
@@ -45,7 +45,7 @@ static void request_check(const Cluster *c, const CoreNode *node, const char *id
     d->put_request = true;
 }
 
-/* Returns the node that is the cause's machine, whatever its name is now; NULL: the machine is not here. */
+/* Returns the node that is the cause's machine, whatever its name is now; NULL: the machine is not present. */
 static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
                                     const CordonCause *cause)
 {
@@ -59,7 +59,7 @@ static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
     return NULL;
 }
 
-/* The request's id follows from the quarantine, so that a new leader finds the request of its predecessor. */
+/* The request's id is derived from the quarantine, so that a new leader finds the request of its predecessor. */
 bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                        Decision *d)
 {
@@ -72,7 +72,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
     const Request *request = find_request(c, id, &room);
     const CoreNode *machine = find_machine(c, node, cause);
     if (!machine)
-        return false; /* nobody to ask */
+        return false; /* no node can run the check */
     if (!request) {
         if (room)
             request_check(c, machine, id, d);
@@ -94,7 +94,8 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         Text why = text_begin(longer.reason, sizeof(longer.reason));
         text_add(&why, "checked when its time was over: ");
         text_add(&why, answer);
-        (void)cordon_put_cause(c, node, &longer, d); /* replaces the cause: there is room */
+        (void)cordon_put_cause(c, node, &longer,
+                               d); /* cannot fail: it replaces the cause, so there is room */
     }
     d->request = request->record;
     d->request_revision = request->stamp.mod;

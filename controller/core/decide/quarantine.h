@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quarantine.h - ends a quarantine whose time is over, by what the machine's own check says.
+/* quarantine.h - ends a quarantine whose time is over, by the result of the machine's own check.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,7 +10,7 @@
 
 #include "controller/core/state/state.h"
 
-/* Ends a quarantine whose time is over: asks the machine, whatever its name is now, to check itself, and lets it
- * in or keeps it out by its answer. */
+/* Ends a quarantine whose time is over: requests the machine, whatever its name is now, to check itself, and admits
+ * the machine or keeps it out by the result. */
 bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                        Decision *d);

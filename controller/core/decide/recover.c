@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recover.c - the answer to a failure: strikes, quarantines and the next world.
  *
- * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,
+ * Entry point: decide_failure(). One decision contains everything: the incident, cordons and strikes,
  * a struck-out checkpoint, the next world (or the pause before it, pause.c) and the phase. */
 #include "controller/core/decide/recover.h"
 
@@ -34,10 +34,11 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
     cause.since_usec = c->real_usec;
     cause.until_usec = until_usec;
     text_copy(cause.reason, sizeof(cause.reason), reason);
-    (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure tries again */
+    (void)cordon_put_cause(c, node, &cause,
+                           d); /* if there is no room, the next failure tries again */
 }
 
-/* Leaves every node that was not ready in time out of the next world, and of no later one. */
+/* Leaves every node that was not ready in time out of the next world, but not out of later ones. */
 static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -74,15 +75,14 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     case BLAME_STRIKE_OUT:
         assert(f->node >= 0);
         strike(c, s, job, f, d);
-        s->left_out[f->node] = true; /* for the next world; growth tries the node again */
+        s->left_out[f->node] = true; /* in the next world only: growth may use the node again */
         break;
     case BLAME_QUARANTINE:
     case BLAME_REFUSAL:
         quarantine_all(c, s, job, f, d);
         break;
     case BLAME_LATE:
-        if (f->rank <
-            0) /* it holds ranks of an older generation: fenced, so that the others may go */
+        if (f->rank < 0) /* a node with older ranks is fenced, so that the others may go */
             quarantine(c, s, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec,
                        d);
         leave_out_late(c, s, job);
@@ -92,21 +92,22 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     }
 }
 
-/* Lets a spare take the place of the node, where only one node failed. True when that answers the failure, whatever
- * its cause says of the job. */
+/* Lets a spare replace the node if only one node failed. Returns true if this answers the failure, whatever the
+ * cause would otherwise mean for the job. */
 static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                             Decision *d)
 {
     if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, s, job, f->node))
         return false;
     bool is_struck = cause_rule(f->cause)->blame == BLAME_STRIKE;
-    if (!is_struck && job->n_runs > 1) /* in a world of one node no other contradicts it */
+    if (!is_struck &&
+        job->n_runs > 1) /* in a world of one node no other node contradicts the failure */
         strike(c, s, job, f, d);
     s->left_out[f->node] = true;
     return true;
 }
 
-/* True when an older commit is left to go on from. */
+/* Strikes out the checkpoint that the world resumed from. Returns true if an older commit is left to resume from. */
 static bool strike_out_checkpoint(const CoreJob *job, Decision *d)
 {
     ResumePoint older;
@@ -128,8 +129,8 @@ static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
                                               (!d->put_checkpoints || job->world.resume.adopt));
 }
 
-/* True when the decision takes a node or the whole job out of service. A machine that one job refuses for its own
- * deaths there serves all others: that wakes nobody. */
+/* True when the decision takes a node or the whole job out of service. If one job refuses a machine because the job
+ * died there, the machine still serves all other jobs: that is not counted. */
 static bool takes_out_of_service(const Decision *d)
 {
     bool out = d->phase.phase == PHASE_FAILED;
@@ -140,7 +141,7 @@ static bool takes_out_of_service(const Decision *d)
     return out;
 }
 
-/* A death that is the job's own blames no machine, and names none. */
+/* Blames the job itself for the failure, so that the incident names no machine. */
 static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgement *judgement,
                       Failure *f, Decision *d)
 {
@@ -161,8 +162,8 @@ static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgemen
         text_copy(f->evidence, sizeof(f->evidence), evidence);
 }
 
-/* An outage of a store is one incident. It names a node only if no other node failed to reach the store, so that a node
- * which reports the same by itself later, after the outage, is recognised. */
+/* An outage of a store is one incident. The incident names a node only if no other node failed to reach the store.
+ * So a node that reports the same later, after the outage, is recognised. */
 static void name_sole_reporter(const Cluster *c, const CoreJob *job, const Failure *f,
                                bool is_answered, Decision *d)
 {
@@ -215,14 +216,15 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
         text_add(&t, "stopped without a last checkpoint: ");
         incident_write(&d->incident, &t);
         decide_stopped(c, s, job, reason, d);
-        d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
+        d->incident.state = INCIDENT_RESOLVED; /* nothing is left to recover */
         d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
     } else if (counters.pause_usec && !is_answered) {
         decide_pause(c, job, counters.pause_usec, d);
     } else {
         incident_write(&d->incident, &t);
-        (void)decide_world(c, s, job, PHASE_RECOVERING, reason, d); /* it always decides here */
+        (void)decide_world(c, s, job, PHASE_RECOVERING, reason,
+                           d); /* decide_world() always decides here */
     }
     assert(d->put_phase);
     cost_of_failure(c, job, d);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resize.c - changes of a running world's size: by a user's request and by growth, and the reason for a wait.
  *
- * Entry points: decide_resize(), decide_wait(). A request acts at once or never; ranks beyond the free slots come by
- * growth. The phase of a job that has another size than the one it was given says what it waits for. */
+ * Entry points: decide_resize(), decide_wait(). A request takes effect at once or never; growth adds the ranks for
+ * which there was no free slot. If a job does not have the requested size, its phase names what it waits for. */
 #include "controller/core/decide/resize.h"
 
 #include "controller/core/facts/incidents.h"
@@ -23,15 +23,15 @@ static void write_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* The time that a node stays before a world grows onto it: a TTL, or the time that a growth too early would cost,
- * whichever is less. */
+/* The time that a node must stay before a world grows onto it: one TTL, or the time that too early a growth would
+ * cost, whichever is less. */
 static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
 {
     return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
 }
 
-/* A node that has just appeared may vanish again, and others may follow it. So growth waits until every node of the
- * larger plan, the one that was just made, has stayed. Returns one that has not; NULL: all have. */
+/* A node that has just appeared may vanish again, and more nodes may appear. So growth waits until every node of the
+ * larger plan, which was just made, has stayed for stay_usec(). Returns a node that has not; NULL: all have. */
 static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     const CoreNode *newcomer = NULL;
@@ -42,12 +42,12 @@ static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob
     return newcomer;
 }
 
-/* The interval is over by the record's time or by this machine's since it learnt of the last growth, whichever comes
- * first: a clock that is set back must not hold growth up. */
+/* The interval is over by the record's time, or by this machine's clock since this leader learnt of the last growth,
+ * whichever is earlier: a clock that is set back must not delay growth. */
 static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t interval = job->facts.grow_interval_usec;
-    if (job->phase.growths_in_vain > 0) /* it was asked to leave, and could not */
+    if (job->phase.growths_in_vain > 0) /* the world was asked to leave, and could not */
         interval = MAX(interval, c->config.leave_deadline_usec)
                    << MIN(job->phase.growths_in_vain, GROWTHS_IN_VAIN_MAX);
     uint64_t next = job->phase.grown_usec + interval;
@@ -55,8 +55,8 @@ static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
     return !rest || cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval));
 }
 
-/* Notes that the user's newest request was looked at and changes nothing now: ranks for which there are no slots
- * come by growth. A request that stayed open would act on any later change of the plan. */
+/* Notes that the user's newest request was examined and changes nothing now: growth adds the ranks that lack a slot.
+ * If the request stayed open, it would take effect at any later change of the plan. */
 static bool decide_noted(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(!d->put_phase);
@@ -70,16 +70,16 @@ static bool decide_noted(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* desired/<job> was put back unchanged: the next leader must not take that for a new request. */
+/* desired/<job> was put back unchanged: the next leader must not take the record for a new request. */
 bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
            job->desired_stamp.mod > job->phase.tried_revision && decide_noted(c, job, d);
 }
 
-/* Plans the job's next world; true: it would have another size, in the direction that is wanted. Nodes cordoned
- * meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller than was asked
- * for. */
+/* Plans the job's next world. Returns true if the plan has another size, in the wanted direction. Nodes that were
+ * cordoned meanwhile must not shrink a world that should keep its size or grow, and must not make a world smaller
+ * than was requested. */
 static bool plan_other_size(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
 {
     int wanted = plan_wanted(job), present = job->world.size;
@@ -92,7 +92,7 @@ static bool size_was_requested(const CoreJob *job)
     return job->desired.state == DESIRED_RUNNING && job->word > job->phase.tried_revision;
 }
 
-/* Says "resizes from 3 to 2, asked by anna@laptop". */
+/* Writes "resizes from 3 to 2, asked by anna@laptop". */
 static const char *write_requested(const CoreJob *job, const Plan *plan,
                                    char ret[RECORD_TEXT_MAX + 1])
 {
@@ -126,8 +126,8 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
         return request_leave(c, job, PHASE_RESIZING, write_requested(job, &plan, reason), d);
     if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
         queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
-        plan_somebody_starts(c, s, job) ||                /* it makes plans of its own */
-        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
+        plan_somebody_starts(c, s, job) ||                /* the starting job makes its own plan */
+        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* the world could not save and leave */
         return false;
     assert(plan.size > present && plan.size <= wanted);
     write_sizes(&t, "grows", present, plan.size);
@@ -136,11 +136,11 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     return true;
 }
 
-/* ---- waiting for the size that was asked for ---- */
+/* ---- waiting for the requested size ---- */
 
 static const char wanted_word[] = " wanted: ";
 
-/* Says what holds growth up although the slots of the plan that was just made are free. */
+/* Writes what delays growth although the slots of the plan that was just made are free. */
 static void write_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     const CoreJob *ahead = queue_find_ahead(c, s, job);
@@ -167,7 +167,7 @@ static void write_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
     }
 }
 
-/* Says "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan". */
+/* Writes "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan". */
 static void write_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     int wanted = plan_wanted(job), present = job->world.size;
@@ -187,8 +187,8 @@ static void write_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
     plan_write_refusals(c, s, job, t);
 }
 
-/* Tells what a running job waits for that has another size than the one it was given, at most once a second, because
- * each node reads the phase. A reason stays that says why the world went on when it should have left. */
+/* Writes what a running job waits for if it does not have the requested size; at most once a second, because each
+ * node reads the phase. A reason that explains why the world went on instead of leaving is kept. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     static const char goes_on[] = "goes on: ";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.h - a running job's size: requests for another one, growth, and what either waits for.
+/* resize.h - a running job's size: requests for another size, growth, and what both wait for.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,13 +10,13 @@
 
 #include "controller/core/state/state.h"
 
-enum { GROWTHS_IN_VAIN_MAX = 6 }; /* so often the pause between two growths doubles */
+enum { GROWTHS_IN_VAIN_MAX = 6 }; /* the pause between two growths doubles at most this often */
 
-/* Notes that what is wanted was put back as it was, so that the next leader takes it for no new request. */
+/* Notes that desired/<job> was put back unchanged, so that the next leader does not take it for a new request. */
 bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d);
-/* Asks the world to leave for one of another size. */
+/* Asks the world to leave, so that a world of another size follows. */
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
-/* Before a world's first step: one of the size that was asked for follows at once. */
+/* Before a world's first step: replaces the world at once by one of the requested size. */
 bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
-/* Writes into the phase what a job that was given a size, and has another, waits for. */
+/* Writes into the phase what a job waits for if it does not have the requested size. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store-incident.c - the incident of a store that does not take a job's checkpoints or keeps its data back while
- * the job trains on or waits: no world ends, and a person should know.
+/* store-incident.c - the incident of a store that does not accept a job's checkpoints, or delays its data, while the
+ * job trains on or waits. No world ends for this, but a person should know.
  *
- * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a
- * job is open. It is resolved when rank 0 says that the store works again; if the world has changed since, not
- * before a commit.
+ * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a job
+ * is open. It is resolved when rank 0 reports that the store works again; if the world has changed since, also a
+ * commit is needed.
  */
 #include "controller/core/decide/store-incident.h"
 
@@ -63,7 +63,8 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
 }
 
-/* A world that has just begun has nothing to save, so its progress shows no failed save: that ends no incident. */
+/* True when the store works again. A world that has just begun has nothing to save, so its progress without a failed
+ * save does not end the incident. */
 static bool is_over(const CoreJob *job, const IncidentRecord *record, const ProgressRecord *p)
 {
     if (!p || trouble_since(p))

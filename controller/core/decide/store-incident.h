@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store-incident.h - the incident of a store that does not take checkpoints, or keeps data back, while the job trains.
+/* store-incident.h - the incident of a store that accepts no checkpoints, or delays data, while the job trains.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -11,5 +11,5 @@
 #include "controller/core/state/state.h"
 
 bool decide_store_incident(const Cluster *c, const CoreJob *job, Decision *d);
-/* Resolves it when the job has ended: nothing of the job waits for the store any more. */
+/* Resolves the incident of a job that has ended: nothing of the job waits for the store any more. */
 bool decide_store_incident_over(const Cluster *c, const CoreJob *job, Decision *d);

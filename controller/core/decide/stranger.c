@@ -10,7 +10,7 @@
 
 const char stranger_cause[] = "node-contested";
 
-enum { REWRITE_SEC = 60 }; /* the incident's text is rewritten no more often */
+enum { REWRITE_SEC = 60 }; /* least time between two rewrites of the incident's text */
 
 static void write_evidence(const CoreNode *node, char ret[RECORD_TEXT_MAX + 1])
 {
@@ -34,7 +34,7 @@ static const Incident *find_open(const Cluster *c, const char *node)
     return NULL;
 }
 
-/* Whether it is over: the node says that nobody else was there lately, or it is not here any more. */
+/* True when the contest is over: the node reports no other writer any more, or the node is lost. */
 static bool is_over(const Cluster *c, Scratch *s, const Incident *open)
 {
     const int at = node_place_of_name(c, open->record.node);

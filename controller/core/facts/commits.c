@@ -31,7 +31,8 @@ bool checkpoints_are_missing(const CoreJob *job)
     return commit_mark_is_before(checkpoints_mark(&job->checkpoints), checkpoints_known_mark(job));
 }
 
-/* In this order: the newest commit that is not struck out; a search of the folder; the checkpoint to adopt; step 0. */
+/* Tries in this order: the newest commit that is not struck out; a search of the folder; the checkpoint to adopt;
+ * step 0. */
 bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkpoints,
                              ResumePoint *ret)
 {

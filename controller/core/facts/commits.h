@@ -10,14 +10,14 @@
 
 #include "controller/core/state/state.h"
 
-/* Returns the newest commit that any record speaks of. */
+/* Returns the newest commit that any record names. */
 CommitMark checkpoints_known_mark(const CoreJob *job);
-/* True when a commit is known to have been made that is not in memory: somebody must look into the folder. */
+/* True when a commit is known to exist that is not in job->checkpoints: then the checkpoint folder must be searched. */
 bool checkpoints_are_missing(const CoreJob *job);
-/* Says where the next world resumes. False: every commit is struck out. */
+/* Finds where the next world resumes. Returns false if every commit is struck out. */
 bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkpoints,
                              ResumePoint *ret);
-/* Returns the step at which the next world would resume; 0: it is not known. */
+/* Returns the step at which the next world would resume; 0: the step is not known. */
 int64_t checkpoints_resume_step(const CoreJob *job);
-/* Appends a commit; of a full record the oldest one goes. */
+/* Appends a commit; a full record drops its oldest one. */
 void commits_append(CheckpointsRecord *record, const CheckpointCommit *commit);

@@ -82,7 +82,8 @@ const Incident *incident_find_cause(const Cluster *c, const CoreJob *job, Cause 
 
 const Incident *lost_find_incident(const Cluster *c, const CoreJob *job)
 {
-    for (int i = 0; i < c->limits.incidents; i++) { /* without a spec the submission is not known */
+    /* The submission is not compared: without a spec it is not known. */
+    for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
         if (c->incidents[i].used && record->state == INCIDENT_OPEN &&
             text_equal(record->job, job->name) &&

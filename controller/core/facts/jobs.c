@@ -6,7 +6,7 @@
 #include "controller/core/facts/reports.h"
 #include "controller/core/state/text-buffer.h"
 
-/* Returns the measured seconds of a step of the present world; 0: unknown. */
+/* Returns the measured seconds per step of the present world; 0: unknown. */
 static double step_seconds(const Cluster *c, const CoreJob *job)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
@@ -20,7 +20,8 @@ static double step_seconds(const Cluster *c, const CoreJob *job)
     return p->step_sec > 0 ? p->step_sec : 0;
 }
 
-/* Only the ranks know the step of another job's checkpoint; until they report it, no step of the world counts. */
+/* Only the ranks know the step of another job's checkpoint; until they report that step, no step of the world
+ * counts. */
 int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
@@ -29,8 +30,8 @@ int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise
     return rank0 && rank0->first_step > 0 ? rank0->first_step - 1 : otherwise;
 }
 
-/* Returns which part of what earlier worlds have trained counts at that step: less than all once a commit that the
- * world went on from was struck out. */
+/* Returns the share of the earlier worlds' training that counts at that step: less than 1 once a commit from which a
+ * world resumed was struck out. */
 static double share_of_earlier(const CoreJob *job, int64_t from, int64_t step)
 {
     ResumePoint adopted = {.adopt = true};
@@ -46,8 +47,9 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
            (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
-/* Each step of a world has the mean of its waits, as it has the mean of its time: what is taken back takes its own
- * waits along. It cannot wait longer than it took, which is 0 where progress is of another world. */
+/* Each step of a world is given the mean of the world's waits for saves, as it is given the mean of its time: a step
+ * that is taken back takes its waits along. A step cannot wait longer than it took, which is 0 if progress is of
+ * another world. */
 double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step)
 {
     const ProgressRecord *p = &job->progress;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobs.h - what a job's records say of it: whether it is to run or pauses, and how much of its training counts.
+/* jobs.h - facts from a job's records: whether it should run or pauses, and how much of its training counts.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,16 +10,17 @@
 
 #include "controller/core/state/state.h"
 
-/* True when the user wants it to run and nothing that is missing or unreadable forbids it. */
+/* True when the user wants the job to run, its job file is good, and no missing or unreadable record prevents it. */
 bool job_wants_to_run(const CoreJob *job);
-/* Returns the seconds of training that would count, had the job's history ended with this step. */
+/* Returns the seconds of training that would count if the job's history ended with this step. */
 double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step);
-/* Returns the part of them that waited for saves. */
+/* Returns the part of job_useful_sec() in which the job waited for saves. */
 double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step);
-/* The order of the queue: priority, then age (the create revision of specs/<job>; no clock can change it). */
+/* True when a comes before b in the queue: by priority, then by age (the create revision of specs/<job>, which no
+ * clock can change). */
 bool job_goes_before(const CoreJob *a, const CoreJob *b);
-/* True when nothing of the job runs: its last generation has failed, and the next one is not due yet. */
+/* True when no rank of the job runs, because its last generation has failed and the next one is not due yet. */
 bool job_is_paused(const CoreJob *job);
-/* Returns the step that the present world went on from. Only the ranks know the step of another job's checkpoint; until
- * they report it, `otherwise`. */
+/* Returns the step that the present world resumed from. If the checkpoint is another job's, only the ranks know its
+ * step: until they report it, returns `otherwise`. */
 int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise);

@@ -12,22 +12,22 @@
 #include "controller/core/state/state.h"
 #include "controller/core/state/text-buffer.h"
 
-/* Says what an event makes of a record. had: its last content is known. older: the event's copy is older than
- * that. */
+/* Returns how an event changes what is known of a record. had: the record's last content is known. older: the
+ * event's copy is older than that content. */
 Lost lost_by(const Event *ev, bool had, bool older);
-/* Says "worlds/a was deleted". */
+/* Writes "worlds/a was deleted". */
 void lost_write(Text *t, Lost lost, const char *kind, const char *name);
-/* True when a record of the job is of a version that this program does not read: none of its records is written or
- * removed. */
+/* True when a record of the job is of a version that this program does not read: then none of the job's records is
+ * written or removed. */
 bool lost_to_another_version(const CoreJob *job);
 /* True when nothing can be decided about the job: its spec is missing, or a record is of another version. */
 bool lost_hides(const CoreJob *job);
-/* True when the job's world is not the one that its phase speaks of: another one must follow. */
+/* True when the job's world is not the one that its phase names: another world must follow. */
 bool world_is_lost(const CoreJob *job, Failure *ret);
-/* True when a record that vanished was of an earlier submission, and was removed with it. */
+/* True when a record that vanished belonged to an earlier submission, and was removed with that submission. */
 bool lost_with_its_job(const CoreJob *job, const char *submission);
-/* True when the world is an earlier one of the same submission, put back by somebody. */
+/* True when the world is an earlier one of the same submission, which was put back, for instance from a backup. */
 bool lost_is_older_world(const CoreJob *job, const WorldRecord *world);
-/* Say why, and return true, when a record of the job is of another version, when its spec is missing. */
+/* These write the reason and return true if a record of the job is of another version, or if its spec is missing. */
 bool lost_is_foreign(const CoreJob *job, char *ret, size_t size);
 bool lost_is_without_spec(const CoreJob *job, char *ret, size_t size);

@@ -46,7 +46,7 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const CoreNode *no
         return NULL;
     for (int at = 0; at < c->n_cordoned; at++) {
         const int i = c->cordoned[at];
-        assert(c->nodes[i].cordon_stamp.mod); /* it is in the list */
+        assert(c->nodes[i].cordon_stamp.mod); /* every node in the list has a cordon record */
         const CordonRecord *record = &c->cordons[i].record;
         for (size_t k = 0; k < record->n_causes; k++)
             if (is_elsewhere(c, node, i, &record->causes[k]) &&

@@ -2,13 +2,15 @@
 /* presence.c - which nodes and processes count as dead, and what keeps ranks off a node.
  *
  * A vanished node key means unknown, not dead: the key may come back within the grace, and a new leader observes for
- * one TTL first. While absence is not acted upon at all (observe/suspicion.c), nobody counts as dead by it. */
+ * one TTL first. While many nodes vanish at once (observe/suspicion.c), no node counts as dead because of its
+ * absence. */
 #include "controller/core/facts/presence.h"
 
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/machines.h"
 
-/* True while ranks of the job live, or may be about to start: a node that has not reported yet may start them. */
+/* True while ranks of the job live, or may be about to start: a node that has not reported yet may still start its
+ * ranks. */
 bool job_ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int ignored;
@@ -33,7 +35,8 @@ bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node)
         return false;
     if (node->record.state == NODE_LEFT)
         return true;
-    /* A stranger who removes the record, too, must not end worlds: the node puts it back within a second. */
+    /* If a stranger, another writer of the node's record, also removes that record, this must not end worlds: the
+     * node puts its record back within a second. */
     const uint64_t ttl_usec = MAX(c->config.ttl_usec, c->config.grace_usec);
     uint64_t at = node->changed_usec + (node_is_contested(node) ? ttl_usec : c->config.grace_usec);
     return cluster_due(c, s, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
@@ -111,7 +114,7 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
     int i = c->nodes[report->node].first_report;
     for (; i >= 0; i = c->reports[i].next_of_node) {
         const NodeRanks *newer = &c->reports[i];
-        assert(newer->used && newer->node == report->node); /* it is in its node's chain */
+        assert(newer->used && newer->node == report->node); /* the report is in its node's chain */
         if (newer->job == report->job && newer->world_revision > report->world_revision &&
             newer->killed_usec)
             return true;

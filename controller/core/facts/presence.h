@@ -10,28 +10,31 @@
 
 #include "controller/core/state/state.h"
 
-/* True when the node has left, or its grace, a new leader's observation and the hold are over. */
+/* True when an absent node has left, or when its grace, a new leader's observation and the hold are over. */
 bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node);
-/* Returns the strongest cause that keeps ranks off the node, for that job or (NULL) for all; NULL: none does. */
+/* Returns the strongest cause that keeps ranks off the node, for that job or, if job is NULL, for all jobs; NULL if
+ * none does. */
 const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, const CoreJob *job);
-/* Returns the leader's own cause against the machine that has the name now; NULL: there is none. */
+/* Returns the leader's own cause against the machine that has the node's name now; NULL: there is none. */
 const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node);
 /* True when a world that has not ended has ranks on the node. */
 bool node_hosts_ranks(const Cluster *c, const CoreNode *node);
-/* The result of node_refusal() for a node that is open and has no GPU for a job that needs them. */
+/* The result of node_refusal() for a node that is open but has no GPU, if the job needs GPUs. */
 extern const char node_lacks_gpu[];
-/* Returns why no rank of the job (NULL: of any job) may be placed on the node; NULL: one may. */
+/* Returns why no rank of the job (if NULL, of any job) may be placed on the node; NULL if a rank may be placed
+ * there. */
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
 /* True when the report's ranks have saved and left the job's present world as asked, or finished it: while that world
  * goes on, the end of their node is not a failure. */
 bool report_has_end(const CoreJob *job, const NodeRanks *report);
-/* True while a process of the report may run: nobody reported its end, and its node is not known to be dead. */
+/* True while a process of the report may run: its end was not reported, and its node is not known to be dead. */
 bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);
-/* Looks for ranks of worlds before that generation or before that revision of worlds/<job>. Both count, because a
- * job that was deleted and submitted again begins with generation 1. */
+/* Looks for living ranks of worlds before that generation or before that revision of worlds/<job>. Both are
+ * compared, because a job that was deleted and submitted again begins with generation 1. */
 bool job_has_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job,
                          int64_t before_generation, int64_t before_revision, int *ret_node);
-/* Looks for ranks of worlds before the present one. */
+/* Looks for living ranks of worlds before the present one. */
 bool job_has_older_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job, int *ret_node);
-/* True while ranks of the job live, or may be about to start: a node that has not reported yet may start them. */
+/* True while ranks of the job live, or may be about to start: a node that has not reported yet may still start its
+ * ranks. */
 bool job_ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -12,7 +12,7 @@ const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job)
     return &c->reports[job_runs(c, job)[0].report];
 }
 
-/* A rank that speaks of step s, past joining, has seen s - 1 completed. */
+/* A rank that reports step s after it has joined has seen step s - 1 completed. */
 int64_t job_reached_step(const Cluster *c, const CoreJob *job)
 {
     int64_t reached = job->world.resume.step;
@@ -46,7 +46,8 @@ bool job_all_exited(const Cluster *c, const CoreJob *job)
     return true;
 }
 
-/* A rank that fails to verify its restore exits before it is ready, or names the checkpoint. */
+/* True when the rank ended because of the checkpoint: a rank that fails to verify its restored state exits before it
+ * is ready, or its text names the checkpoint. */
 static bool blames_checkpoint(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
 {
     static const char key[] = "checkpoint.uri";

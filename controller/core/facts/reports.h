@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reports.h - what the reports of a job's ranks say: the step that is reached, who has exited, and why.
+/* reports.h - facts from the reports of a job's ranks: the step that is reached, which ranks have exited, and why.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sizes.h - how many ranks a job is to have, and which slots of a node can host one.
+/* sizes.h - how many ranks a job should have, and which slots of a node can host a rank.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,9 +10,9 @@
 
 #include "controller/core/state/state.h"
 
-/* Returns the node's slots that can host a rank of the job (NULL: of any job), whoever uses them: none that is lost or
- * bad and, where the job needs GPUs, none without one. */
+/* Returns the node's slots that can host a rank of the job (if NULL, of any job), also slots in use: no lost or bad
+ * slot and, if the job needs GPUs, no slot without a GPU. */
 uint64_t plan_slots_of(const CoreNode *node, const CoreJob *job);
-/* Returns how many ranks the job is to have at most, and at least. */
+/* These return the largest and the smallest number of ranks that the job should have. */
 int plan_wanted(const CoreJob *job);
 int plan_needed(const CoreJob *job);

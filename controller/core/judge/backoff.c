@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backoff.c - how a failure counts, and how long the pause is before the next world when a try at once would fail
- * again: the store is away, or a rank has asked to be started again.
+/* backoff.c - how a failure counts, and how long the pause is before the next world if an immediate try would fail
+ * again: the store cannot be reached, or a rank has asked to be started again.
  *
- * Guarantees: a pause is at most 30 s. Generations lost to the store only count as failures when the job's patience is
- * over, by the clock or by the number of pauses, whichever comes first (I7). One that strikes a commit out counts only
- * when none is left: a record has at most RECORD_COMMITS_MAX of them, and those that come later are made by worlds that
- * count. */
+ * Guarantees: a pause is at most 30 s. A generation that is lost because of the store counts as a failure only when
+ *             the job's patience is over, by the clock or by the number of pauses, whichever is first (I7). A
+ *             generation that strikes a commit out counts only when no commit is left: a record has at most
+ *             RECORD_COMMITS_MAX commits, and later commits are made by worlds that count. */
 #include "controller/core/judge/backoff.h"
 
 #include "controller/core/facts/commits.h"
@@ -17,7 +17,7 @@ static uint64_t length_of(int pauses)
     return MIN(1 << MIN(pauses, (int)PAUSE_DOUBLINGS), (int)PAUSE_LAST_SEC) * USEC_PER_SEC;
 }
 
-/* The clock may be set back; the pauses made so far cannot. */
+/* Patience ends by the clock or by the number of pauses: the clock may be set back, the number cannot. */
 static bool has_patience(const Cluster *c, const CoreJob *job)
 {
     const PhaseRecord *phase = &job->phase;
@@ -28,8 +28,8 @@ static bool has_patience(const Cluster *c, const CoreJob *job)
     return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
 }
 
-/* Progress is a step beyond the furthest, or a checkpoint beyond every earlier one to go on from: a job that is moved
- * again and again may repeat steps and still be further each time. */
+/* Progress is a step beyond the furthest one, or a checkpoint to resume from beyond every earlier one: a job that is
+ * moved again and again may repeat steps and still get further each time. */
 static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
     return job_reached_step(c, job) > job->phase.furthest_step ||

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drain.c - which node a world must leave, and why: somebody drains it, or it asks for that itself.
+/* drain.c - which node a world must leave, and why: a cordon drains the node, or the node itself asks to be drained.
  *
  * Entry point: drain_find(). */
 #include "controller/core/judge/drain.h"
 
 #include "controller/core/state/text-buffer.h"
 
-/* Returns the cause for which the job must leave the node, unless a leave was tried for it already; else NULL. */
+/* Returns the cause for which the job must leave the node, or NULL. A cause for which a leave was already tried does
+ * not count. */
 static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const CoreNode *node)
 {
     const NodeCordons *cordons = node_cordons(c, node);

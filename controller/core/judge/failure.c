@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failure.c - whether the present world of a job has failed, why, and who is to blame.
+/* failure.c - whether the present world of a job has failed, why, and which node is to blame.
  *
- * Entry points: failure_find_sign(), failure_judge(). The most telling sign wins: a device fault explains a lost
- * peer, not the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or, when
- * ranks could not join, for all to say which rank they missed). A hang waits for the other reports: its culprit is
- * the rank with the smallest (step, stage), or, where that rank waited for others itself, the rank that did not end.
- * Where several nodes are left, nobody is blamed. */
+ * Entry points: failure_find_sign(), failure_judge(). The most telling sign counts: a device fault explains a lost
+ * peer, not the other way round. "Peer lost" blames no node, so the judgement waits for a sign that does (or, if
+ * ranks could not join, until all have reported which rank they missed); the wait is bounded. For a hang it waits
+ * for the other reports: the culprit is the rank with the smallest (step, stage) or, if that rank itself waited for
+ * others, the rank that did not end. If several nodes remain suspect, no node is blamed. */
 #include "controller/core/judge/failure.h"
 
 #include "controller/core/facts/machines.h"
@@ -20,7 +20,7 @@
 
 #define KILL_CONFIRM_USEC (2 * USEC_PER_SEC)
 
-/* A node's longer startup_usec is cut to this. */
+/* A node's startup_usec is ignored if it is longer than this. */
 #define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC)
 
 static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause cause, char *ret,
@@ -47,8 +47,8 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
     }
 }
 
-/* True when a tells more than b; among hangs, when its rank is further behind; where all ranks end with a loss that is
- * not finite, when the grain was its own; else when it is earlier. */
+/* True when a is more telling than b: by the cause; among hangs, if the rank of a is further behind; among losses
+ * that are not finite, with which all ranks end, if the grain was the rank's own; otherwise if a is earlier. */
 static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
 {
     if (a->cause != b->cause)
@@ -60,8 +60,8 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
     return a->at_usec < b->at_usec;
 }
 
-/* A daemon that stops first writes that it drains, then ends its ranks, then writes that it has left. Ranks that ended
- * in between are not a failure, as the leaving is none. */
+/* A daemon that stops first reports that it drains, then ends its ranks, then reports that it has left. Ranks that
+ * ended in between are not a failure, just as the leaving is not. */
 static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;
@@ -70,7 +70,8 @@ static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank
            (rank->killed || rank->exit_code == -SIGTERM || rank->exit_code == -SIGKILL);
 }
 
-/* Considers the run's ranks that have exited (ended), or those that were found hung and have not. */
+/* Considers the run's ranks that have exited if `ended` is true; otherwise those that were found hung and have not
+ * exited. */
 static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run, bool ended,
                            Failure *best, int *best_stage)
 {
@@ -113,8 +114,8 @@ static bool start_is_late(const Cluster *c, Scratch *s, const CoreJob *job)
     return !job->phase.go && cluster_due(c, s, job->world_usec + c->config.start_deadline_usec);
 }
 
-/* The node itself ends ranks that are up and not ready after startup_usec (a large checkpoint takes long to restore);
- * the leader takes over one TTL later. A rank that has exited is not late: its exit is judged. */
+/* The node itself ends ranks that are up but not ready after startup_usec (a large checkpoint takes long to
+ * restore); the leader does so one TTL later. A rank that has exited is not late: its exit is judged. */
 bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
@@ -135,8 +136,8 @@ bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *ru
     return start_is_late(c, s, job);
 }
 
-/* True when a report's key has vanished although its node is here: the node was away and does not know these ranks any
- * more. */
+/* True when a report's key has vanished although its node is present: the node was away and no longer knows these
+ * ranks. */
 static bool report_is_missing(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const CoreNode *node = &c->nodes[run->node];
@@ -192,16 +193,16 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* A stop or reboot of a node whose ranks have done their part is not a failure. Rank 0's node never counts as done,
- * since it reports the end of the world. */
+/* True when the run's ranks have done their part: then a stop or reboot of their node is not a failure. Rank 0's
+ * node never counts as done, because that node reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
     return i > 0 && run->report >= 0 && report_has_end(job, &c->reports[run->report]);
 }
 
-/* Finds ranks of an older generation whose end a present node does not confirm. It waits while other ranks still
- * restore in time: ending the world then gains nothing. */
+/* Finds a present node that does not confirm the end of its ranks of an older generation. While other ranks still
+ * restore in time, nothing is found: ending the world would gain nothing. */
 static void consider_older_ranks(const Cluster *c, Scratch *s, const CoreJob *job, Failure *best)
 {
     int node;
@@ -233,8 +234,8 @@ static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
     }
 }
 
-/* A rank that stands still in a collective waits for others: the rank to blame is the one that has not exited, whether
- * its node calls it hung or not. When all have exited, any of those that waited may be to blame. */
+/* A rank that stands still in a collective waits for other ranks: the rank that has not exited is to blame, whether
+ * or not its node reports it as hung. If all ranks have exited, any rank that waited may be to blame. */
 static void judge_hang(const Cluster *c, const CoreJob *job, Failure *best, int stage)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -281,9 +282,9 @@ static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job,
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
         return c->config.hang_wait_usec;
-    case CAUSE_NON_FINITE: /* every rank exits by itself and reports it, and one looks for the reason first */
+    case CAUSE_NON_FINITE: /* every rank exits by itself, and one rank searches for the reason first */
         return c->config.hang_wait_usec + EXIT_NON_FINITE_SEC * USEC_PER_SEC;
-    case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
+    case CAUSE_BAD_JOB: /* it matters whether other nodes report the same if a spare may take over */
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:
     case CAUSE_STORE_UNREACHABLE:
@@ -307,9 +308,9 @@ bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
     return open;
 }
 
-/* etcd may hear a node whose peers do not: no rank dies of it, but joining fails again and again. The rank to blame is
- * the one that most others could not join with; among equals the highest, because a rank that misses another has met
- * rank 0. */
+/* etcd may still reach a node that its peers cannot: no rank dies then, but joining fails again and again. The rank
+ * to blame is the one that most others could not join with; among equals the highest, because a rank that misses
+ * another has met rank 0. */
 static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best)
 {
     int most = 0;
@@ -339,8 +340,8 @@ static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best
     text_add(&t, " did not meet it when they joined");
 }
 
-/* A rank that was found hung is being killed. If it survives SIGKILL its slot is lost, which tells more than the hang.
- * Its node knows after KILL_CONFIRM_USEC (RANK_KILL_CONFIRM_MSEC in daemon/world/rank.h). */
+/* A rank that was found hung is being killed. If the rank survives SIGKILL, its slot is lost, which is more telling
+ * than the hang. Its node knows this after KILL_CONFIRM_USEC (RANK_KILL_CONFIRM_MSEC in daemon/world/rank.h). */
 static bool end_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -379,14 +380,14 @@ bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const Failu
     if (best.cause == CAUSE_NONE)
         return false;
     assert(best.node >= 0);
-    assert(job->failing_usec <= c->now_usec); /* note_failure() */
+    assert(job->failing_usec <= c->now_usec); /* note_failure() has set it */
     uint64_t wait = wait_for_blame(c, s, job, &best);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, s, job->failing_usec + wait))
         return false;
     if (best.cause == CAUSE_HANG && end_is_open(c, s, job))
         return false;
     if (best.cause == CAUSE_PEER_LOST) {
-        best.node = -1; /* a rank that reports it is a victim */
+        best.node = -1; /* a rank that reports a lost peer is a victim */
         find_unreachable(c, job, &best);
     }
     if (best.cause == CAUSE_HANG)

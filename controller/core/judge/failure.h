@@ -13,16 +13,17 @@
 
 typedef struct FailureSign {
     Failure failure; /* cause CAUSE_NONE: the world is well */
-    int stage;       /* TrainStage of its rank */
+    int stage;       /* TrainStage of the failure's rank */
 } FailureSign;
 
-/* Looks for the most telling sign that the job's present world has failed. False: a node of it has vanished, and it is
- * too early to tell. */
+/* Looks for the most telling sign that the job's present world has failed. Returns false if a node of the world has
+ * vanished and it is too early to judge. */
 bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, FailureSign *ret);
-/* Finds the node to blame. False while the world is well, or while the culprit is not clear; that wait is bounded. */
+/* Finds the node to blame. Returns false while the world is well, or while the culprit is not clear; that wait is
+ * bounded. */
 bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
                    Failure *ret);
-/* True when a rank of the run is not ready, and its time for that is over. */
+/* True when a rank of the run is not ready although its time for that is over. */
 bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run);
 /* True while a node of the job's world has vanished and it is too early to call it lost. */
 bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - which slots the next world of a job gets.
  *
- * Deterministic: nodes that ran the job before come first, then the others, those that were struck
- * lately last, each in name order; the ranks of the result are numbered in name order. A slot that
+ * The plan is deterministic. First come the nodes that ran the job before, then other nodes, last the nodes with
+ * recent strikes, each group in name order; ranks are numbered in the order of their nodes' names. A slot that
  * another job's world holds, or where a process of another job may still run, is not free (I6). */
 #include "controller/core/judge/plan.h"
 
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* A job whose phase nobody here has read may be running. */
+/* True when the job may hold slots: a job whose phase was not read yet may be running. */
 static bool holds_slots(const CoreJob *job)
 {
     bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
@@ -72,11 +72,11 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
                     (!before && node_strikes(c, node) > 0) == struck)
                     s->plan_nodes[n++] = c->by_name[i];
             }
-    assert(n == c->n_by_name); /* each node once */
+    assert(n == c->n_by_name); /* each node is listed once */
     return n;
 }
 
-/* The slots of the node that a job which is ahead can use, and this job does not have. */
+/* Returns the slots of the node that a job ahead can use, except for those that this job already has. */
 static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job, int node)
 {
     uint64_t slots = queue_reserved_slots(c, s, job, &c->nodes[node]);
@@ -86,8 +86,8 @@ static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
     return slots;
 }
 
-/* Beyond the size that it has, a job takes no slot that a job ahead of it can use. A failure is not a way to grow
- * either. Returns the size; free_slots are then the slots that the job may take. */
+/* Beyond its present size, a job takes no slot that a job ahead of it can use: a failure, too, must not let a job
+ * grow. Returns the size; free_slots then has the slots that the job may take. */
 static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
 {
     const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;
@@ -163,7 +163,7 @@ void plan_write_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text 
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, s, node, job);
-        if (node->present && !node->admitted) { /* only their number is told */
+        if (node->present && !node->admitted) { /* only the number of such nodes is written */
             strangers++;
             continue;
         }

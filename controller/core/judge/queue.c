@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - how a waiting job holds back the others.
  *
- * Jobs go by priority, then by age (job_goes_before()). A job that fits passes a job that does not. Once the first job
- * in order that could run at all has waited queue_patience_usec, it reserves: no job after it starts or grows on a slot
- * that it can use until it runs. A job that does not fit on all nodes that are here and open reserves nothing. */
+ * Jobs are ordered by priority, then by age (job_goes_before()). A job that fits may start before a job that does
+ * not. Once the first job in this order that could run at all has waited queue_patience_usec, it reserves slots:
+ * until it runs, no later job starts or grows on a slot that it can use. A job that does not fit on all present and
+ * open nodes together reserves nothing. */
 #include "controller/core/judge/queue.h"
 
 #include "controller/core/facts/jobs.h"
@@ -16,7 +17,8 @@ bool queue_job_waits(const CoreJob *job)
     return job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
 }
 
-/* The time at which the job has waited queue_patience_usec, by this machine's clock or by the record's times. */
+/* Returns the time at which the job has waited queue_patience_usec, by this machine's clock or by the record's
+ * times. */
 static uint64_t patience_ends_usec(const Cluster *c, const CoreJob *job)
 {
     uint64_t patience = c->config.queue_patience_usec;
@@ -42,7 +44,7 @@ static bool could_run(const Cluster *c, Scratch *s, const CoreJob *job)
     return slots >= needed;
 }
 
-/* Looks from that place of the queue on; *place is where it is found. */
+/* Searches the queue from *place on; *place is then the place of the result. */
 static const CoreJob *find_ahead(const Cluster *c, Scratch *s, const CoreJob *job, int *place)
 {
     for (; *place < c->n_by_arrival; (*place)++) {
@@ -73,7 +75,7 @@ uint64_t queue_reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
     return reserved;
 }
 
-/* True when the plan that was just made has a slot that the job does not have, and the other one could use. */
+/* True when the plan that was just made has a slot that `job` does not have yet and `other` could use. */
 static bool grows_onto(const Cluster *c, Scratch *s, const CoreJob *job, const CoreJob *other)
 {
     for (int i = 0; i < c->limits.nodes; i++) {

@@ -11,11 +11,12 @@
 #include "controller/core/state/state.h"
 
 bool queue_job_waits(const CoreJob *job);
-/* Returns the job whose patience is over: this one neither starts nor grows on what that one can use. NULL: none. */
+/* Returns a waiting job before this one whose patience is over: this job must neither start nor grow on a slot that
+ * the waiting job can use. NULL: there is no such job. */
 const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job);
-/* Returns the slots of the node that a job which is ahead of this one in that way can use. */
+/* Returns the slots of the node that jobs ahead of this one, as queue_find_ahead() finds them, can use. */
 uint64_t queue_reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
                               const CoreNode *node);
-/* Returns the job whose patience ends before this one must have left to grow, by the plan that was just made, onto what
- * that one can use; NULL: none. */
+/* Returns a waiting job before this one whose patience ends before this job would have left to grow, if the plan
+ * that was just made grows onto a slot that the waiting job can use; NULL: there is no such job. */
 const CoreJob *queue_find_ahead_soon(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spare.c - a failure that is one node's own, and the spare that takes the node's place.
+/* spare.c - a failure that comes from one node only, and the spare that takes the node's place.
  *
- * Entry points: failure_is_of_one_node(), job_has_spare_for(). Some failures would come again on the same nodes but not
- * on others: a trainer dies before the world's first step, or only one node reports "again" (75), "never" (78),
- * "corrupt" (82) or, where all others have reached it, "no store" (83). Such a failure does not end the job while a
- * spare stands by: the next world leaves the node out if it stays as large without it. When a second node reports the
- * same before the job has passed that step, the first was not to blame, and failure_is_of_one_node() is false. */
+ * Entry points: failure_is_of_one_node(), job_has_spare_for(). Some failures would happen again on the same nodes but
+ * not on other nodes: a trainer dies before the world's first step, or only one node reports "again" (75), "never"
+ * (78), "corrupt" (82) or, if all other nodes have reached the store, "no store" (83). Such a failure does not end
+ * the job while there is a spare: the next world leaves the node out if the world can be as large without it. If a
+ * second node reports the same before the job has passed that step, the first node was not to blame, and
+ * failure_is_of_one_node() is false. */
 #include "controller/core/judge/spare.h"
 
 #include "controller/core/facts/reports.h"
@@ -30,7 +31,7 @@ static bool another_has_reported(const Cluster *c, const CoreJob *job, const Fai
     return false;
 }
 
-/* True when each rank on other nodes has restored in this world, and no store incident concerns them. */
+/* True when each rank on other nodes has restored in this world, and the job's progress reports no failed save. */
 static bool others_reached_store(const Cluster *c, const CoreJob *job, int node)
 {
     int others = 0;

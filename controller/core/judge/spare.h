@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spare.h - a failure that is one node's own, and whether the job can do without that node.
+/* spare.h - a failure that comes from one node only, and whether the job can do without that node.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -11,7 +11,7 @@
 #include "controller/core/state/causes.h"
 #include "controller/core/state/state.h"
 
-/* True when another try would meet the failure again on that node, and on another node would not. */
+/* True when another try would meet the failure again on that node, but not on another node. */
 bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure *failure);
 /* True when the next world would be as large without the node. Makes two plans. */
 bool job_has_spare_for(const Cluster *c, Scratch *s, const CoreJob *job, int node);

@@ -17,7 +17,7 @@ bool notification_is_over(const Notification *notification)
     return notification->incident.state == INCIDENT_RESOLVED;
 }
 
-/* A test goes through every sink once, also through one that gets only heartbeats. */
+/* A test sends a message through every sink once, also through one that gets only heartbeats. */
 static bool find_test_message(const NotifierSink *sink, const Delivery *delivery, MessageKind *ret)
 {
     *ret = delivery->state == DELIVERY_TRIGGERED ? NOTIFY_RESOLVE
@@ -26,7 +26,8 @@ static bool find_test_message(const NotifierSink *sink, const Delivery *delivery
     return delivery->state < DELIVERY_RESOLVED;
 }
 
-/* The predecessor's last message may still be on its way, and its "triggered" must not arrive after "resolved". */
+/* Returns the earliest time for "resolved": the predecessor's last message may still be on its way, and its
+ * "triggered" must not arrive after "resolved". */
 static uint64_t may_resolve_at(const Notifier *c, const Notification *notification)
 {
     return notification->inherited ? c->leading_usec + c->config.timeout_usec : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notifier-next.c - the next thing to do: a mark to store, then a message, then a heartbeat.
+/* notifier-next.c - the next action: a mark to store, then a message, then a heartbeat.
  *
- * Marks come first, because no message is sent of a notification whose marks are not stored. The most severe message
- * goes first, then the oldest. */
+ * Marks come first, because a message is sent only if the marks of its notification are stored. The most severe
+ * message goes first, then the oldest. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/state/text-buffer.h"
 
@@ -20,7 +20,7 @@ static bool is_due(Notifier *c, uint64_t at_usec)
 
 /* ---- marks ---- */
 
-/* There is always a place that is free, or whose sink is no longer configured. */
+/* Adds a mark for the sink. There is always a place that is free, or whose sink is no longer configured. */
 static Delivery *new_delivery(const Notifier *c, AlertRecord *alert, const NotifierSink *sink)
 {
     _Static_assert((int)RECORD_DELIVERIES_MAX > (int)NOTIFIER_SINKS_MAX, "a place for each");
@@ -56,7 +56,8 @@ static bool is_late(Notifier *c, const Notification *notification)
     return true;
 }
 
-/* Notes the intent: marks each sink that the incident concerns and that has no mark yet. */
+/* Records the intent: adds a mark for each sink that the incident concerns and that has no mark yet. If the incident
+ * has been over for too long (is_late()), messages that did not arrive are marked as failed. */
 static void mark_concerned(Notifier *c, Notification *notification)
 {
     bool late = is_late(c, notification);
@@ -78,7 +79,8 @@ static void mark_concerned(Notifier *c, Notification *notification)
     }
 }
 
-/* True when no message is left to send. A sink that is not configured here and may hold an open alert is waited for. */
+/* True when no message is left to send. A sink that is not configured here but may hold an open alert counts as left
+ * until the incident is late. */
 static bool nothing_is_left(Notifier *c, Notification *notification)
 {
     MessageKind message_kind;
@@ -93,12 +95,13 @@ static bool nothing_is_left(Notifier *c, Notification *notification)
     return true;
 }
 
-/* Makes the record say what this leader intends; true when it must be stored. */
+/* Updates the alert record to what this leader intends. Returns true if the record must be stored. */
 static bool prepare_alert(Notifier *c, Notification *notification)
 {
     AlertRecord *alert = &notification->alert;
     const IncidentRecord *incident = &notification->incident;
-    if (alert->incident_usec != incident->at_usec) { /* of an earlier one with that id, or none */
+    if (alert->incident_usec !=
+        incident->at_usec) { /* the marks are of an earlier incident with that id, or none */
         memset(alert, 0, sizeof(*alert));
         alert->incident_usec = incident->at_usec;
     }
@@ -121,7 +124,7 @@ static bool prepare_alert(Notifier *c, Notification *notification)
 static bool store_alert(Notifier *c, Notification *notification, NotifierAction *ret)
 {
     if (notification->incident_stamp.seen == 0)
-        return false; /* a mark without an incident: there is nothing to notify of */
+        return false; /* a mark without an incident: there is nothing to report */
     bool gone = notification->incident_stamp.mod == 0;
     bool settled = notification->alert.settled &&
                    notification->alert.incident_usec == notification->incident.at_usec;
@@ -240,9 +243,9 @@ static bool may_send(Notifier *c, Notification *notification, int k, bool room, 
         !notification_message(c, notification, k, ret, &at_usec))
         return false;
     if (notification->test)
-        return true; /* it waits for no pause: its user wants to see what happens now */
+        return true; /* a test waits for no pause: its user wants to see the result now */
     if (notification->alert.term != c->term)
-        return false; /* intent before effect: what a predecessor meant to tell is stored as ours first */
+        return false; /* intent before effect: this leader stores its own marks first */
     return is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)) && room;
 }
 
@@ -272,7 +275,8 @@ static bool next_message(Notifier *c, NotifierAction *ret)
     const Delivery *d = notification_delivery(best, &c->config.sinks[sink]);
     Task *task = &best->tasks[sink];
     assert(d && task->in_flight == 0 && best->storing == 0 && !best->dirty);
-    assert(best->test || best->alert.term == c->term); /* intent before effect */
+    assert(best->test ||
+           best->alert.term == c->term); /* intent before effect: the marks are stored */
     task->in_flight = ret->id = ++c->last_id;
     task->message_kind = ret->message_kind = best_message_kind;
     task->severity = best_message_kind == NOTIFY_TRIGGER ? best->incident.severity : d->severity;
@@ -312,7 +316,7 @@ void notifier_next(Notifier *c, uint64_t now_usec, uint64_t real_usec, uint64_t 
     c->real_usec = real_usec;
     c->wake_usec = USEC_INFINITY;
     memset(ret, 0, sizeof(*ret));
-    if (c->term != 0 && c->now_usec >= lease_usec) /* another may lead already */
+    if (c->term != 0 && c->now_usec >= lease_usec) /* another controller may lead already */
         c->wake_usec = c->now_usec + LEASE_POLL_MSEC * USEC_PER_MSEC;
     else if (c->term != 0 && (next_store(c, ret) || next_message(c, ret) || next_heartbeat(c, ret)))
         return;

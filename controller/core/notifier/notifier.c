@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notifier.c - takes records, answers and outcomes into the notifier's state, and lays out its memory.
+/* notifier.c - applies records, answers and outcomes to the notifier's state, and lays out its memory.
  *
- * Guarantees: a mark only moves forward while one leader leads; a mark that another leader has stored replaces one that
- * this leader only intended to store. */
+ * Guarantees: while one leader leads, a mark only moves forward; a mark that another leader has stored replaces a
+ *             mark that this leader only intended to store. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/state/text-buffer.h"
 
@@ -34,7 +34,7 @@ Notifier *notifier_init(void *memory, int notifications_max, const NotifierConfi
     return c;
 }
 
-/* Nothing is under way any more, and nothing waits. */
+/* Resets the tasks of all sinks: no message is under way any more, and none waits. The counts stay. */
 static void forget_tasks(Notifier *c)
 {
     for (int i = 0; i < c->notifications_max; i++)
@@ -125,7 +125,7 @@ static void forget_notification_if_empty(Notification *notification)
         notification->used = false;
 }
 
-/* True when the event is news. */
+/* Notes the event's revision. Returns false if the event is older than what is known. */
 static bool stamp(Stamp *s, const Event *ev)
 {
     if (ev->revision < s->seen)
@@ -162,7 +162,7 @@ static void observe_alert(Notifier *c, const Event *ev)
     bool own = ev->alert && c->term && ev->alert->term == c->term &&
                notification->alert.term == c->term &&
                ev->alert->incident_usec == notification->alert.incident_usec;
-    if (!own) { /* our own writes come back when the marks here may be newer already */
+    if (!own) { /* a write of this leader is read back: the marks here may be newer */
         if (ev->alert)
             notification->alert = *ev->alert;
         else
@@ -250,7 +250,7 @@ bool notifier_observe(Notifier *c, const Event *ev)
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
     if (ev->health)
-        return false; /* the last readable record counts on */
+        return false; /* the last readable record stays valid */
     switch (ev->kind) {
     case EVENT_INCIDENT:
         observe_incident(c, ev);
@@ -281,7 +281,7 @@ static uint64_t pause_after(const NotifierConfig *config, int failures, uint64_t
     for (int i = 1; i < failures && window < most_usec; i++)
         window *= 2;
     window = MIN(window, most_usec);
-    return (window / 1024 * (random >> 10)) >> 12; /* random / 2^32 of it, rounded down */
+    return (window / 1024 * (random >> 10)) >> 12; /* random / 2^32 of the window, rounded down */
 }
 
 static void mark_accepted(Notification *notification, Delivery *d, const Task *task,
@@ -299,7 +299,7 @@ static void mark_accepted(Notification *notification, Delivery *d, const Task *t
         d->state = DELIVERY_RESOLVED;
     }
     if (d->state == old.state && d->severity == old.severity && old.attempts == 0)
-        return; /* a repetition: nothing is new */
+        return; /* a repeated message changes nothing */
     d->at_usec = real_usec;
     notification->dirty = !notification->test;
 }
@@ -314,11 +314,11 @@ static void mark_failed(Notification *notification, Delivery *d, const Task *tas
     if (notification->test || (answer->kind == ANSWER_REFUSED && !may_be_open))
         d->state = DELIVERY_FAILED;
     else if (d->state == DELIVERY_FAILED)
-        d->state = DELIVERY_SENDING; /* this time it may have arrived */
+        d->state = DELIVERY_SENDING; /* this time the message may have arrived */
     notification->dirty = !notification->test;
 }
 
-/* Counts the answer, and says when the sink may be tried again. */
+/* Counts the answer, and sets the time at which the sink may be tried again. */
 static void observe_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
                            uint32_t random)
 {
@@ -378,7 +378,7 @@ void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t n
     observe_answer(c, k, task, answer, c->config.retry_max_usec, random);
     Delivery *d = notification_delivery(notification, &c->config.sinks[k]);
     if (!d)
-        return; /* somebody has written over the record */
+        return; /* another writer has replaced the record */
     if (answer->kind == ANSWER_ACCEPTED)
         mark_accepted(notification, d, task, real_usec);
     else
@@ -393,7 +393,7 @@ void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision)
         if (c->notifications[i].used && c->notifications[i].storing == id)
             notification = &c->notifications[i];
     if (!notification)
-        return; /* of an earlier term */
+        return; /* the write is of an earlier term */
     notification->storing = 0;
     if (outcome != OUTCOME_DONE) {
         notification->dirty =

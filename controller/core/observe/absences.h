@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absences.h - what a node ran when it vanished, for the incident that will report it.
+/* absences.h - notes what a node ran when it vanished, for the incident about its absence.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,5 +10,5 @@
 
 #include "controller/core/state/state.h"
 
-/* Notes what a node that has vanished ran, for the incident that will say so. */
+/* Notes what a vanished node ran, for the incident about its absence. */
 void node_note_absence(Cluster *c, CoreNode *node);

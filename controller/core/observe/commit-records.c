@@ -21,15 +21,16 @@ static CheckpointCommit *find_commit(CheckpointsRecord *record, const Checkpoint
     return NULL;
 }
 
-/* Adds the commits of the record to the known ones. True when the record lacked a known commit. */
+/* Adds the record's commits to the known ones. Returns true if the record lacked a known commit or a known
+ * strike-out. */
 static bool merge(CheckpointsRecord *known, const CheckpointsRecord *seen)
 {
-    CheckpointsRecord *news = (CheckpointsRecord *)seen; /* read only */
+    CheckpointsRecord *news = (CheckpointsRecord *)seen; /* news is only read */
     const CommitMark before = checkpoints_mark(known);
-    bool lacks = known->n_commits > 0 &&
-                 !find_commit(news, &known->commits[known->n_commits - 1]) &&
-                 !(seen->n_commits == RECORD_COMMITS_MAX && /* all are newer than the known ones */
-                   commit_mark_is_before(before, checkpoints_mark(seen)));
+    bool lacks =
+        known->n_commits > 0 && !find_commit(news, &known->commits[known->n_commits - 1]) &&
+        !(seen->n_commits == RECORD_COMMITS_MAX && /* a full record may have only newer commits */
+          commit_mark_is_before(before, checkpoints_mark(seen)));
     for (size_t i = 0; i < known->n_commits; i++) {
         const CheckpointCommit *same = find_commit(news, &known->commits[i]);
         lacks |= same && known->commits[i].struck_out && !same->struck_out;
@@ -54,7 +55,7 @@ void checkpoints_drop_others(CoreJob *job)
     memset(&job->checkpoints, 0, sizeof(job->checkpoints));
     job->checkpoints_lost = LOST_NOT;
     if (job->progress.generation > MAX(job->world.generation, job->phase.generation))
-        job->progress = (ProgressRecord){0}; /* it was of the same earlier job */
+        job->progress = (ProgressRecord){0}; /* this progress was of the same earlier job */
 }
 
 void checkpoints_observe(CoreJob *job, const Event *ev)

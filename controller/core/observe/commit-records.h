@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit-records.h - takes in checkpoints/<job>; no commit that was known is lost by it.
+/* commit-records.h - applies the record checkpoints/<job> to the state, without losing a known commit.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,7 +10,7 @@
 
 #include "controller/core/state/state.h"
 
-/* Takes in EVENT_CHECKPOINTS, which was stamped already. */
+/* Applies EVENT_CHECKPOINTS, whose revision was stamped already. */
 void checkpoints_observe(CoreJob *job, const Event *ev);
 /* Drops commits of an earlier job of this name. */
 void checkpoints_drop_others(CoreJob *job);

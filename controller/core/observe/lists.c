@@ -11,7 +11,8 @@ void node_admit(const Cluster *c, CoreNode *node)
     node->admitted = admission_allows(c->config.admit, node->record.name, node->record.machine_id);
 }
 
-/* A node that a new list takes in counts from now on; an operator's change needs no quiet. */
+/* A node that a new list admits counts from now on. After such a change the incident of admission.c needs no quiet
+ * time. */
 void admission_update(Cluster *c)
 {
     c->uninvited_usec = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe.c - takes records into the core's state.
+/* observe.c - applies records to the core's state.
  *
  * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a
- * newer one; records of unknown jobs and nodes get a place when there is one. Nothing is decided
- * here. */
+ * newer one; records of unknown jobs and nodes get a place if there is one. Nothing is decided here. */
 #include "controller/core/observe/observe.h"
 
 #include "controller/core/facts/incidents.h"
@@ -21,7 +20,7 @@
 
 #include <string.h>
 
-/* True when the event is news. */
+/* Notes the event's revision. Returns false if the event is older than what is known. */
 static bool stamp(Stamp *s, const Event *ev)
 {
     if (ev->revision < s->seen)
@@ -46,7 +45,7 @@ static void believe_node(Cluster *c, CoreNode *node, const NodeRecord *record, i
     else if (node->drain_revision == 0)
         node->drain_revision = revision;
     char name[sizeof(node->record.name)];
-    text_copy(name, sizeof(name), node->record.name); /* the name in the record does not count */
+    text_copy(name, sizeof(name), node->record.name); /* the key's name counts, not the record's */
     node->present = true;
     node->missed = false;
     node->lease = lease;
@@ -93,7 +92,8 @@ static void believe_what_was_doubted(Cluster *c, Scratch *s)
     }
 }
 
-/* Returns the revision at which the cause became what it is: another owner's write leaves it unchanged. */
+/* Returns the revision at which the cause got its present mode and time: a write that changes only other causes does
+ * not count. */
 static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *cause, int64_t revision)
 {
     int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
@@ -109,7 +109,8 @@ static uint64_t notified_of_end(const Cluster *c, const NodeCordons *old, const 
     return same ? old->told_usec[at] : c->now_usec;
 }
 
-/* Stands for a cordon record that cannot be read: it was written for some reason, so the node is held back. */
+/* Makes a cause in place of a cordon record that cannot be read: the record was written for some reason, so the node
+ * is held back. */
 static void hold_back(CordonCause *ret)
 {
     *ret = (CordonCause){.owner = CORDON_OPERATOR, .mode = CORDON_CORDON};
@@ -117,7 +118,8 @@ static void hold_back(CordonCause *ret)
               "its cordon record cannot be read; sdctl node uncordon --force removes it");
 }
 
-/* Keeps the list of nodes that have a cordon record. They are few, and loops over pairs of nodes look only at them. */
+/* Updates the list of nodes that have a cordon record. Such nodes are few, so loops over pairs of nodes visit only
+ * this list. */
 static void note_cordoned(Cluster *c, int n)
 {
     int at = 0;
@@ -147,7 +149,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
     if (!ev->cordon && !ev->health)
         memset(cordons, 0, sizeof(*cordons));
     if (!ev->cordon && ev->health && cordons->record.n_causes == 0) {
-        hold_back(&cordons->record.causes[0]); /* otherwise the causes known before hold on */
+        hold_back(&cordons->record.causes[0]); /* otherwise the causes known before stay in force */
         cordons->record.n_causes = 1;
         cordons->revisions[0] = ev->revision;
     }
@@ -180,7 +182,7 @@ static void attach_report(const Cluster *c, const CoreJob *job, Run *run)
     }
 }
 
-/* Links the runs of the present world to their nodes' reports; node -1: all runs. */
+/* Links the runs of the present world to their nodes' reports; node -1: the runs on all nodes. */
 static void attach_reports(Cluster *c, const CoreJob *job, int node)
 {
     Run *runs = runs_at(c, job);
@@ -230,8 +232,8 @@ static void note_generation(CoreJob *job, int64_t generation)
     job->reported_generation = MAX(job->reported_generation, generation);
 }
 
-/* Trouble that progress tells of has an incident that is named after the revision at which it began: a second try of a
- * transaction whose answer was lost writes the same one. */
+/* An incident about trouble or divergence in progress is named after the revision at which that began. So a second
+ * try of a transaction whose answer was lost writes the same incident. */
 static void observe_progress(CoreJob *job, const Event *ev)
 {
     const ProgressRecord none = {0}, *p = ev->progress ? ev->progress : &none;
@@ -303,13 +305,14 @@ static void observe_job(Cluster *c, const Event *ev)
 
 /* ---- ranks ---- */
 
-/* A report keeps the last words of one rank that failed, if possible of one that exited with an error of its own. */
+/* Returns how useful the last output of a rank is; 0: not at all. A report keeps the text of one failed rank,
+ * preferably of one that exited with an error of its own. */
 static int worth_quoting(const RankReport *rank)
 {
     if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
         return 0;
     if (rank->exit_code == EXIT_NON_FINITE && rank->stage == STAGE_LEAVING)
-        return 3; /* only this rank knows what made its grain so */
+        return 3; /* only this rank knows what made its grain non-finite */
     return rank->exit_code == EXIT_PEER_LOST || rank->killed ? 1 : 2;
 }
 
@@ -384,8 +387,8 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
         return node_is_lost(c, s, node);
     if (node->doubt_usec)
         return false; /* the report went with its lease: the record kept aside counts soon */
-    /* The node is here. Either it was away and has not put this report back yet: then its record says whether it still
-     * runs the generation. Or it never was away: then the key was removed on purpose. */
+    /* The node is present. If it was away and has not put this report back yet, its record shows whether it still
+     * runs the generation. If it never was away, the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)
         return true;
     return node->record.world_revision != report->world_revision;
@@ -399,7 +402,7 @@ void observe_settle(Cluster *c, Scratch *s)
         if (!report->used || !report->gone || !gone_report_is_over(c, s, report))
             continue;
         CoreJob *job = job_at(c, report->job);
-        assert(job->used); /* it has a report */
+        assert(job->used); /* the job has a report */
         report_forget(c, report);
         attach_reports(c, job, report->node);
         job_forget_if_empty(c, job);
@@ -408,8 +411,8 @@ void observe_settle(Cluster *c, Scratch *s)
 
 /* ---- incidents, alerts and requests ---- */
 
-/* True when a row, found by the event's name or free, takes in the record that the event brings. A record that
- * cannot be read leaves the row as it is: it is written over when there is something to say. */
+/* True when a table's row, which was found by the event's name or is free, stores the event's record. A record that
+ * cannot be read leaves the row unchanged: the next decision about it overwrites the record. */
 static bool row_takes(bool *used, Stamp *row_stamp, const Event *ev)
 {
     if (!*used && !ev->record)
@@ -465,7 +468,7 @@ static void observe_alert(Cluster *c, const Event *ev)
     text_copy(place->id, sizeof(place->id), ev->name);
 }
 
-/* Every controller forgets the node, so that the next leader does not miss it again. */
+/* Applies a request "forget": every controller forgets the node, so that the next leader does not miss it again. */
 static void forget_missed(Cluster *c, const RequestRecord *request)
 {
     int at = node_place_of_name(c, request->target);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe.h - takes events into the core's state and decides nothing.
+/* observe.h - applies events to the core's state and decides nothing.
  *
  * Ownership: events are borrowed for the call; the core copies what it keeps.
  * Units:     as state.h.
@@ -10,7 +10,7 @@
 
 #include "controller/core/state/state.h"
 
-/* Takes in one event that carries a record, or that tells that a key is gone. */
+/* Applies one event that carries a record, or reports that a key is gone. */
 void observe(Cluster *c, Scratch *s, const Event *ev);
 /* Drops the reports whose processes are known to be dead. Called once a batch of events is complete. */
 void observe_settle(Cluster *c, Scratch *s);

@@ -8,13 +8,14 @@
 
 #include <string.h>
 
-/* Reports whether the remembered record is an earlier one: the present record is gone, damaged or foreign. */
+/* True when the remembered record is an earlier one, because the present record is gone, damaged or foreign. */
 static bool is_unread(const Stamp *stamp, Lost lost)
 {
     return !stamp->mod || lost == LOST_DAMAGED || lost == LOST_FOREIGN;
 }
 
-/* A record that is there and cannot be read stays so, whose ever it is. */
+/* Returns the loss that remains: a record that exists but cannot be read stays so, whichever submission it belongs
+ * to. */
 static Lost forget(const Stamp *stamp, Lost lost)
 {
     return stamp->mod && is_unread(stamp, lost) ? lost : LOST_NOT;
@@ -62,7 +63,7 @@ void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev)
     bool again = job->facts.n_grains > 0 && text_equal(job->facts.submission, ev->spec->submission);
     int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
     job->facts = *ev->spec;
-    job->facts.arrival = arrival; /* one that was put back keeps its place */
+    job->facts.arrival = arrival; /* a spec that was put back keeps its place */
     checkpoints_drop_others(job);
     if (again)
         return;
@@ -85,7 +86,7 @@ void lost_observe_desired(CoreJob *job, const Event *ev)
     job->desired_lost = lost_by(ev, known, false);
     if (!ev->desired)
         return;
-    /* Another priority changes the order of those that wait, and asks for nothing else. */
+    /* Another priority only changes the order of the waiting jobs; it is not a request. */
     const bool again = was_there && job->desired.priority == ev->desired->priority;
     if (again || !known || !same_word(&job->desired, ev->desired))
         job->word = ev->revision;

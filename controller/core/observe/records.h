@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.h - takes in specs, desired and phases, and forgets records that are gone.
+/* records.h - applies the records specs, desired and phases to the state, and forgets records that are gone.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,12 +10,12 @@
 
 #include "controller/core/state/state.h"
 
-/* Forgets the records that are not there, and the checkpoints unless they are of that submission: the job is gone,
- * or another one has its name. */
+/* Forgets the records that do not exist, and the checkpoints unless they are of that submission: the job is gone, or
+ * another job has its name. */
 void lost_forget(CoreJob *job, const char *submission);
-/* Take in an event that was stamped already. */
+/* Each of these applies an event that was stamped already. */
 void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev);
 void lost_observe_desired(CoreJob *job, const Event *ev);
 void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev);
-/* Takes in what a node tells of the job after etcd was restored from a snapshot. */
+/* Applies what a node reports of the job after etcd was restored from a snapshot. */
 void lost_observe_runs(CoreJob *job, const NodeRecord *node);

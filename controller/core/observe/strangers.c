@@ -2,13 +2,13 @@
 /* strangers.c - another writer under a node's name.
  *
  * Anybody who may write nodes/<name> may put a record there that looks like the node's: all that is in a record is
- * public. The node's daemon puts its own back within a second, and says in it who was there. Until then the record
- * that the leader knows counts on, so that no world ends by what a stranger says.
+ * public. The node's daemon puts its own record back within a second, and reports the other writer in it. Until then
+ * the record that the leader knows stays valid, so that no world ends because of a stranger's record.
  *
- * A restart of the daemon looks alike: another incarnation, under another lease. But it ends the lease of its last
- * life first, and all that lies under that lease goes, reports of ranks too. So another record counts a grace after
- * nothing of the lease before is left, and after one TTL at the latest: a node that can be reached has put its own
- * back by then. */
+ * A restart of the daemon looks the same: another incarnation, under another lease. But a daemon that restarts first
+ * ends its previous lease, so every key under that lease vanishes, reports of ranks too. So another record counts
+ * one grace after the last key of the previous lease has vanished, and after one TTL at the latest: by then a node
+ * that can be reached has put its own record back. */
 #include "controller/core/observe/strangers.h"
 
 static bool has_reports_under(const Cluster *c, const CoreNode *node, int64_t lease)
@@ -19,7 +19,7 @@ static bool has_reports_under(const Cluster *c, const CoreNode *node, int64_t le
     return false;
 }
 
-/* Whether the lease of the record that counts may still be kept alive. */
+/* True when the lease of the record that counts may still be kept alive. */
 static bool lease_may_live(const Cluster *c, const CoreNode *node)
 {
     return node->doubt_has_reports ? has_reports_under(c, node, node->lease) : node->present;
@@ -31,7 +31,7 @@ bool stranger_doubts(Cluster *c, CoreNode *node, const Event *ev)
     const bool is_known = node->lease == 0 || (ev->lease == node->lease &&
                                                record->incarnation == node->record.incarnation);
     const bool reported = has_reports_under(c, node, node->lease);
-    /* A leader that began while a stranger's record was there has taken the wrong one. */
+    /* If this leader began while a stranger's record existed, it has taken that record for the node's. */
     const bool is_better =
         ev->lease != node->lease && !reported && has_reports_under(c, node, ev->lease);
     if (is_known || is_better || (!node->present && !reported && node->doubt_usec == 0)) {
@@ -69,7 +69,7 @@ const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *n
     else if (node->doubt_over_usec == 0)
         node->doubt_over_usec = c->now_usec;
     uint64_t at_usec = node->doubt_usec + c->config.ttl_usec;
-    if (node->doubt_over_usec) /* its ranks run on for a moment, as where the record itself goes */
+    if (node->doubt_over_usec) /* its ranks run on for a grace, as after a removal of the record */
         at_usec = MIN(at_usec, node->doubt_over_usec + c->config.grace_usec);
     return cluster_due(c, s, at_usec) ? &c->doubted[node - c->nodes] : NULL;
 }

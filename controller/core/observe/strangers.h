@@ -10,10 +10,10 @@
 
 #include "controller/core/state/state.h"
 
-/* A readable record of the node has come. True: it is kept aside, and the one before counts on. */
+/* Judges a readable record of the node. Returns true if it is kept aside, so that the record before it stays valid. */
 bool stranger_doubts(Cluster *c, CoreNode *node, const Event *ev);
-/* The key is gone, and so is what was kept aside. */
+/* Discards the record that was kept aside, if there is one. */
 void stranger_forget(Cluster *c, CoreNode *node);
-/* Returns the record that was kept aside when it counts from now on: its time is over, or the lease before it; else
- * NULL. */
+/* Returns the record that was kept aside if it counts from now on, because its time or the previous record's lease
+ * is over; otherwise NULL. */
 const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *node);

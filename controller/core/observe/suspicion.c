@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suspicion.c - when many nodes at once are absent, or call themselves unhealthy.
+/* suspicion.c - when many nodes at once are absent, or report themselves unhealthy.
  *
- * When nodes vanish in numbers, etcd or the network is the suspect, and absence is not acted upon for at most ten TTL.
- * When most nodes call themselves unhealthy, the probes are: no more than half of the nodes (and never fewer than
- * three) are isolated on their own word at one time (docs/concepts/failure-and-blame.md). */
+ * When many nodes vanish at once, etcd or the network is the suspect, and for at most ten TTLs absence causes no
+ * decision. When at least three nodes, and more than half of all, report themselves unhealthy, the probes are the
+ * suspect: then no node is isolated by its own verdict (docs/concepts/failure-and-blame.md). */
 #include "controller/core/observe/suspicion.h"
 
 #include "controller/core/facts/incidents.h"
@@ -11,7 +11,7 @@
 
 enum {
     HOLD_NODES_MIN = 4,
-    HOLD_SHARE = 4, /* one in four */
+    HOLD_SHARE = 4, /* more than one node in four */
     HOLD_TTLS = 10,
     DISTRUST_NODES_MIN = 3,
 };
@@ -21,9 +21,9 @@ static bool are_many(int absent, int present)
     return absent >= HOLD_NODES_MIN && absent * HOLD_SHARE > present + absent;
 }
 
-/* A fault that takes most nodes' leases often takes the controller, too. A controller that began meanwhile has seen
- * nobody vanish, or not all: it goes on with the hold that it is told of, for the time that is left, and never for
- * longer than a hold of its own, whatever another clock wrote. */
+/* A fault that ends most nodes' leases often stops the controller, too. A controller that began meanwhile has not
+ * seen all of the nodes vanish. It continues the hold that the incident reports, for the rest of its time, and never
+ * for longer than a hold of its own, whatever another clock wrote. */
 static void take_hold(Cluster *c)
 {
     const Incident *open = c->hold_is_told ? cluster_incident_find_open(c, hold_cause) : NULL;
@@ -40,7 +40,8 @@ static void take_hold(Cluster *c)
 void presence_update_hold(Cluster *c, Scratch *s)
 {
     const uint64_t ttl_usec = c->config.ttl_usec;
-    int present = 0, absent = 0, fresh = 0; /* absent: vanished since the hold began, or began it */
+    int present = 0, absent = 0,
+        fresh = 0; /* absent: vanished since the hold began, or caused it */
     take_hold(c);
     for (int i = 0; i < c->limits.nodes; i++) {
         const CoreNode *node = &c->nodes[i];
@@ -54,7 +55,7 @@ void presence_update_hold(Cluster *c, Scratch *s)
     if (c->now_usec < c->hold_until_usec) {
         if (c->hold_is_taken)
             absent = MAX(absent, c->hold_nodes - present);
-        if (!are_many(absent, present)) /* the stragglers get one more TTL */
+        if (!are_many(absent, present)) /* nodes that are still absent get one more TTL */
             c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
         (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell at the end of the hold */
     } else if (are_many(fresh, present)) {
@@ -66,7 +67,8 @@ void presence_update_hold(Cluster *c, Scratch *s)
     assert(c->hold_usec <= c->now_usec);
 }
 
-/* Nodes that were isolated before count too: probes that fail on node after node must not take the cluster apart. */
+/* Nodes that were isolated before count, too: probes that fail on node after node must not isolate the whole
+ * cluster. */
 void health_update_trust(Cluster *c)
 {
     int unhealthy, present;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suspicion.h - when the absence or the unhealthy verdicts of many nodes at once are not acted upon.
+/* suspicion.h - when the absence, or the unhealthy verdicts, of many nodes at once cause no decision.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,8 +10,8 @@
 
 #include "controller/core/state/state.h"
 
-/* Begins, shortens or ends the hold: absence is not acted upon while nodes vanish in numbers. A controller that has not
- * seen them vanish goes on with the hold that the incident tells of. */
+/* Begins, shortens or ends the hold: while many nodes vanish at once, absence causes no decision. A controller that
+ * has not seen them vanish continues the hold that the incident reports. */
 void presence_update_hold(Cluster *c, Scratch *s);
-/* Suspects the probes while more than half of the nodes call themselves unhealthy. */
+/* Suspects the probes while more than half of the nodes report themselves unhealthy. */
 void health_update_trust(Cluster *c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables.c - the places of nodes, jobs and reports, and what does not fit.
+/* tables.c - the places of nodes, jobs and reports, and the records that do not fit.
  *
  * Entry points: node_intern(), job_intern(), report_new(), tables_have_room(). Guarantees: a place is given away only
- * when nothing refers to it; a record that finds none is counted, and asked for again once there is room. */
+ * when nothing refers to it; a record that finds no place is counted, and read again once there is room. */
 #include "controller/core/observe/tables.h"
 
 #include "controller/core/facts/jobs.h"
@@ -12,14 +12,14 @@
 
 #include <string.h>
 
-/* The watch does not send a record twice: tables_have_room() notices when a dropped one may fit. */
+/* Counts a dropped record. The watch does not send it again, so tables_have_room() notices when it may fit. */
 void table_drop(Cluster *c, Table table)
 {
     c->dropped++;
     c->missed |= 1U << table;
 }
 
-/* Notes a new place in a table that misses records: a part of what it is for may have been dropped before. */
+/* Notes a new place in a table that misses records: other records of the same object may have been dropped before. */
 static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table; }
 
 static bool node_is_needed(const Cluster *c, int n)
@@ -88,7 +88,7 @@ int node_intern(Cluster *c, const char *name)
     if (n < 0)
         return -1;
     assert(!c->nodes[n].used && c->n_by_name < c->limits.nodes);
-    at = node_place_of_name(c, name); /* making room may have moved it */
+    at = node_place_of_name(c, name); /* making room may have moved the place */
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
     c->n_by_name++;
@@ -174,7 +174,7 @@ void report_forget(Cluster *c, NodeRanks *report)
 {
     int own = (int)(report - c->reports), *at = &node_at(c, report->node)->first_report;
     while (*at != own) {
-        assert(*at >= 0); /* it is in its node's chain */
+        assert(*at >= 0); /* the report is in its node's chain */
         at = &report_at(c, *at)->next_of_node;
     }
     *at = report->next_of_node;
@@ -184,7 +184,7 @@ void report_forget(Cluster *c, NodeRanks *report)
     c->first_free_report = own;
 }
 
-/* Takes entries that were used before first: the rest of the table costs no memory until it is needed. In a full table
+/* Prefers entries that were used before: the rest of the table costs no memory until it is needed. In a full table,
  * a report of an older world whose ranks are dead makes room. */
 static NodeRanks *free_report(Cluster *c, Scratch *s)
 {
@@ -192,7 +192,7 @@ static NodeRanks *free_report(Cluster *c, Scratch *s)
         NodeRanks *dead = NULL;
         for (int i = 0; i < c->n_reports; i++) {
             NodeRanks *report = report_at(c, i);
-            assert(report->used); /* none is free */
+            assert(report->used); /* no entry is free */
             if (report->generation < c->jobs[report->job].world.generation &&
                 (!dead || report->generation < dead->generation) && !report_is_alive(c, s, report))
                 dead = report;
@@ -233,7 +233,7 @@ static bool has_room(const Cluster *c, Table table)
 {
     bool room = table == TABLE_REPORTS && c->first_free_report >= 0;
     assert(table != TABLE_REPORTS ||
-           c->n_reports == c->limits.reports); /* else nothing is missed */
+           c->n_reports == c->limits.reports); /* otherwise no report was dropped */
     for (int i = 0; table == TABLE_NODES && i < c->limits.nodes; i++)
         room |= !c->nodes[i].used || !node_is_needed(c, i);
     for (int i = 0; table == TABLE_JOBS && i < c->limits.jobs; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* causes.h - what each cause of a failure costs: the one table of it.
+/* causes.h - what each cause of a failure costs: the only table of these facts.
  *
  * The core decides by this table, and tests/reference prints it into docs/concepts/failure-and-blame.md and
- * docs/reference/exit-codes.md. A fact that another kind of job needs to know of a cause is another column here.
+ * docs/reference/exit-codes.md. If more must be known of a cause, it becomes another column here.
  *
  * Ownership: everything is static.
  * Units:     none.
@@ -19,7 +19,7 @@ typedef enum Cause {
     CAUSE_DIVERGING,     /* ends no world, but maybe the job: divergence-incident.c */
     CAUSE_GROWTH_STUCK,  /* ends no world: growth-incident.c */
     CAUSE_RECORD_LOST,   /* ends no world: put-back.c */
-    /* from here on in rising order of how much they explain */
+    /* From here on, each cause explains more than the causes before it. */
     CAUSE_PEER_LOST,
     CAUSE_RANKS_LOST,
     CAUSE_WORLD_LOST, /* found by facts/lost.c */
@@ -45,32 +45,32 @@ typedef enum Cause {
     CAUSES,
 } Cause;
 
-/* Whether a generation that ended for the cause, without progress, is one of the K of I7
+/* Whether a generation that ended by the cause, without progress, counts as one of the K failures of invariant I7
  * (recovery.max_failures_at_same_step). */
 typedef enum CauseBudget {
-    BUDGET_NO_WORLD,         /* no generation ends for it */
-    BUDGET_ONE,              /* it is one of the K */
-    BUDGET_FREE,             /* it is not: another rule bounds it */
-    BUDGET_FREE_PATIENCE,    /* it is not while the job's store_patience_s lasts */
-    BUDGET_FREE_WHILE_OLDER, /* it is not while an older commit is left to go on from */
+    BUDGET_NO_WORLD,         /* no generation ends by this cause */
+    BUDGET_ONE,              /* it counts */
+    BUDGET_FREE,             /* it does not count: another rule bounds such generations */
+    BUDGET_FREE_PATIENCE,    /* it does not count while the job's store_patience_s lasts */
+    BUDGET_FREE_WHILE_OLDER, /* it does not count while there is an older commit to resume from */
 } CauseBudget;
 
-/* The cost for the node that is to blame. */
+/* The consequence for the node that is to blame. */
 typedef enum CauseBlame {
-    BLAME_NONE,       /* nothing, except that a node which is not there is not planned with */
+    BLAME_NONE,       /* nothing, but an absent node is not planned with */
     BLAME_STRIKE,     /* a strike */
-    BLAME_STRIKE_OUT, /* a strike, and the next world goes without it */
+    BLAME_STRIKE_OUT, /* a strike, and the next world goes without the node */
     BLAME_LATE,       /* the next world goes without the nodes that are late */
-    BLAME_QUARANTINE, /* quarantine until somebody uncordons it */
+    BLAME_QUARANTINE, /* quarantine until an operator uncordons the node */
     BLAME_REFUSAL,    /* quarantine for this job only */
 } CauseBlame;
 
-/* When the failure is one node's own, and a spare answers it (spare.c). */
+/* When a failure counts as one node's own, so that a spare answers it (spare.c). */
 typedef enum CauseOwn {
     OWN_NEVER,
     OWN_BEFORE_STEP,       /* before the world's first step */
-    OWN_IF_ALONE,          /* when no other node says the same: a strike, too */
-    OWN_IF_OTHERS_RESTORE, /* likewise, when all others have restored */
+    OWN_IF_ALONE,          /* if no other node reports the same: a strike, too */
+    OWN_IF_OTHERS_RESTORE, /* as OWN_IF_ALONE, if all other ranks have restored */
     OWN_AFTER_PAUSE,       /* as OWN_IF_ALONE, once the pause is over */
 } CauseOwn;
 
@@ -79,25 +79,26 @@ typedef struct CauseRule {
     CauseBudget budget;
     CauseBlame blame;
     CauseOwn own;
-    bool is_final; /* no other try can cure it: the job fails at once */
+    bool is_final; /* another try cannot help: the job fails at once */
     bool pauses;   /* a pause comes before the next world */
     Severity severity;
-    const char *costs;  /* for people */
-    const char *bounds; /* for people: what bounds it where K does not; NULL: nothing does */
+    const char *costs;  /* text for people */
+    const char *bounds; /* text for people: the bound, where it is not K; NULL: there is none */
 } CauseRule;
 
-/* The cause's row; of CAUSE_NONE too, which costs nothing. */
+/* Returns the cause's row, also for CAUSE_NONE, which costs nothing. */
 const CauseRule *cause_rule(Cause cause);
 const char *cause_name(Cause cause);
-/* True when no world ends for the cause of that name. A name that only a later version knows ends one. */
+/* True when no world ends by the cause of that name. A name that only a later version knows counts as a cause that
+ * ends one. */
 bool cause_ends_no_world(const char *name);
-/* The cause that a trainer's exit code, or the negated signal that ended it, speaks of. CAUSE_DATA_CORRUPT stands for
- * both kinds of damage: cause_of_exit() tells them apart. */
+/* Returns the cause for a trainer's exit code, or for the negated signal that ended the trainer. CAUSE_DATA_CORRUPT
+ * stands for both kinds of damage, which cause_of_exit() distinguishes. */
 Cause cause_of_code(int code);
 typedef struct Failure {
     Cause cause;
     int node; /* index of the node to blame; -1: none */
-    int rank; /* -1: none */
+    int rank; /* the rank to blame; -1: none */
     int code; /* the rank's exit code, or its negated signal; 0: it has none */
     int64_t step;
     uint64_t at_usec; /* CLOCK_REALTIME of the fault */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.c - the memory of the core, and what follows from one entry of its tables. */
+/* state.c - the memory of the core, and functions of a single entry of its tables. */
 #include "controller/core/state/state.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ const ClusterConfig cluster_config_default = {
     .escalate_usec = 300 * USEC_PER_SEC,
 };
 
-/* Hands out parts of the caller's memory; with a NULL base it only counts. */
+/* Hands out parts of the caller's memory; with a NULL base it only counts their bytes. */
 typedef struct Parts {
     char *base;
     size_t used;
@@ -61,8 +61,8 @@ size_t cluster_bytes(const ClusterLimits *limits)
     return parts.used;
 }
 
-/* Only reads pages that are zero already, which costs no memory: of a large table in calloc()ed memory only the used
- * part is ever backed by pages. */
+/* Zeroes the memory. Pages that are zero already are only read, which costs no memory: of a large table in
+ * calloc()ed memory, only the used part is ever backed by pages. */
 static void make_zero(char *memory, size_t bytes)
 {
     enum { BLOCK_BYTES = 4096 };
@@ -86,7 +86,8 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     c->config = *config;
     c->first_free_report = -1;
     c->began_usec = USEC_INFINITY;
-    assert(parts.used == cluster_bytes(limits)); /* what was counted is what was handed out */
+    assert(parts.used ==
+           cluster_bytes(limits)); /* the size that was handed out is the size that was counted */
     return c;
 }
 
@@ -99,7 +100,8 @@ uint64_t cluster_hold_until(const Cluster *c)
 
 bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec)
 {
-    assert(s->wake_usec > c->now_usec); /* else somebody waits for what is due */
+    assert(s->wake_usec >
+           c->now_usec); /* the wake times set so far in this step are in the future */
     if (c->now_usec >= at_usec)
         return true;
     s->wake_usec = MIN(s->wake_usec, at_usec);
@@ -117,7 +119,7 @@ int job_index(const Cluster *c, const CoreJob *job)
     return (int)(job - c->jobs);
 }
 
-/* Nodes' records count, too: world and phase may both be lost, or an old copy of them put back. */
+/* Nodes' records count, too: the world and the phase may both be lost, or replaced by old copies. */
 int64_t job_newest_generation(const CoreJob *job)
 {
     int64_t newest = MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.h - what the core knows; private to controller/core.
+/* state.h - the core's state; private to controller/core.
  *
- * The core stands in floors; a file includes only what is on its own floor or below:
+ * The core is built in floors; a file includes only headers of its own floor or of lower floors:
  *
- *   state < facts (questions about records) < observe (takes events in) < judge (failures, plans, the queue)
+ *   state < facts (questions about records) < observe (applies events) < judge (failures, plans, the queue)
  *   < write (parts of a decision) < decide (which decision it is) < step (cluster_step(), checks, the survey)
  *
  * Only observe/, step/ and a few notes of decide/ change the state: facts and judgements take a const Cluster, and
- * write to the Scratch that they are given.
+ * write only to the Scratch that they are given.
  *
- * Ownership: all arrays lie behind the Cluster in the caller's memory.
+ * Ownership: all arrays follow the Cluster in the caller's memory.
  * Units:     as cluster.h. *_usec without "real" in the name are boottime.
  * Errors:    none.
  * Threads:   one at a time.
@@ -26,72 +26,72 @@ typedef struct Stamp {
     int64_t seen; /* revision of the last event */
 } Stamp;
 
-/* Why a record that should be there is not. Its last content is kept in memory. */
+/* Why a record that should exist is missing or does not count. Its last content is kept in memory. */
 typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN } Lost;
 
 typedef struct CoreNode {
     bool used, present;
-    bool admitted;     /* by this controller's list; true until its record was seen */
-    NodeRecord record; /* the last one, also after it vanished; name is always set */
+    bool admitted;     /* by this controller's list; true until the node's record was seen */
+    NodeRecord record; /* the last record, also after it vanished; its name is always set */
     Stamp stamp;
-    int64_t lease;          /* that the record hung on; 0: none, or not told */
-    uint64_t doubt_usec;    /* since when another record is kept aside: stranger.c; 0: none is */
-    bool doubt_has_reports; /* reports lay under the lease when that began: they tell of its end */
+    int64_t lease;          /* the lease of the record; 0: none or unknown */
+    uint64_t doubt_usec;    /* since when another record is kept aside (strangers.c); 0: none is */
+    bool doubt_has_reports; /* reports hung on the lease then: they vanish when it ends */
     uint64_t doubt_over_usec; /* since when that lease is seen to have ended; 0: it may live */
     uint64_t changed_usec;    /* when the node appeared or vanished */
     uint64_t vanished_real_usec;
-    bool missed; /* the node was here, or a world has ranks on it, and it has not left */
-    char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */
-    uint64_t left_incarnation;     /* the last incarnation that wrote that it leaves */
-    int64_t drain_revision;        /* revision at which its verdict became drain; 0: it is not */
-    Stamp cordon_stamp;            /* of cordons/<node>; mod 0: node_cordons() has no causes */
-    bool cordon_foreign;           /* a later version wrote cordons/<node>: it is not overwritten */
-    int64_t price;    /* of a slot, in micro-dollars an hour, by this controller's list */
-    int first_report; /* of the reports about its ranks, chained by next_of_node; -1: none */
+    bool missed; /* the node was present, or a world has ranks on it, and it has not left */
+    char ran[RECORD_JOB_MAX + 32]; /* what it ran when it vanished: "2 ranks of job a"; or empty */
+    uint64_t left_incarnation;     /* the last incarnation that reported that it leaves */
+    int64_t drain_revision; /* revision at which its verdict became drain; 0: it is another */
+    Stamp cordon_stamp;     /* of cordons/<node>; mod 0: node_cordons() has no causes */
+    bool cordon_foreign;    /* a later version wrote cordons/<node>: it is never overwritten */
+    int64_t price;          /* of a slot, in micro-dollars per hour, by this controller's list */
+    int first_report; /* the first report about its ranks, chained by next_of_node; -1: none */
 } CoreNode;
 
-/* Beside the nodes, likewise: a record that is not believed, or not yet. */
+/* A record of a node that the core does not believe, or not yet. One per node, in a table of its own. */
 typedef struct DoubtedRecord {
     NodeRecord record;
     int64_t lease, revision;
 } DoubtedRecord;
 
-/* Beside the nodes: most have no cordon, and a table that is not touched costs no memory. */
+/* One per node, in a table of its own: most nodes have no cordon, and a table that is not touched costs no memory. */
 typedef struct NodeCordons {
     CordonRecord record;
-    int64_t revisions[RECORD_CAUSES_MAX];  /* when each cause became what it is */
-    uint64_t told_usec[RECORD_CAUSES_MAX]; /* when the end of each was learnt */
+    int64_t revisions[RECORD_CAUSES_MAX];  /* at which each cause got its present mode and time */
+    uint64_t told_usec[RECORD_CAUSES_MAX]; /* when this controller learnt the end of each cause */
 } NodeCordons;
 
 /* One rank of a report. Small: there is room for 64 on each node. */
 typedef struct CoreRank {
     int64_t step;
-    uint64_t at_usec; /* realtime */
+    uint64_t at_usec; /* CLOCK_REALTIME */
     int rank;
-    int unreachable_rank;       /* the rank that this one could not join with; -1: none */
+    int unreachable_rank;       /* the rank that this rank could not join with; -1: none */
     int16_t exit_code;          /* -128 to 255 */
-    uint8_t slot, stage, state; /* TrainStage, RankState */
+    uint8_t slot, stage, state; /* stage is a TrainStage, state a RankState */
     bool hung, killed;
 } CoreRank;
 
-/* A report: ranks/<job>/<generation>/<node> */
+/* A report, from the record ranks/<job>/<generation>/<node>. */
 typedef struct NodeRanks {
     bool used;
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when the key vanished */
-    int job, node;      /* indices */
-    int next_of_node;   /* next report of the node, or next free one; -1: none */
+    int job, node;      /* indices of the job and the node */
+    int next_of_node;   /* next report of the node, or next free report; -1: none */
     int64_t generation, world_revision;
-    int64_t lease; /* that the key hangs on; 0: none, or not told */
+    int64_t lease; /* the lease of the key; 0: none or unknown */
     uint64_t incarnation;
     Stamp stamp;
-    uint64_t killed_usec, first_step_usec; /* realtime */
-    uint64_t started_usec, ready_usec;     /* realtime, of the last rank that started, was ready */
+    uint64_t killed_usec, first_step_usec; /* CLOCK_REALTIME */
+    uint64_t started_usec, ready_usec; /* CLOCK_REALTIME of the last rank that started, was ready */
     int64_t first_step;
     bool left, finished;
     int n_ranks;
     CoreRank ranks[RECORD_SLOTS_MAX];
-    int worst; /* the rank whose last words text holds; -1: none */
+    int worst; /* the rank whose last output is in text; -1: none */
     char text[RECORD_TEXT_MAX + 1];
 } NodeRanks;
 
@@ -110,28 +110,31 @@ typedef struct CoreJob {
     JobFacts facts;
     DesiredRecord desired;
     WorldRecord world; /* .runs is unused: see job_runs() */
-    PhaseRecord phase; /* zero without a record: pending, generation 0 */
+    PhaseRecord phase; /* without a record all zero: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
     int64_t trouble_revision,
-        diverging_revision; /* when progress was first seen to say so; 0: it does not */
-    int64_t word; /* revision of the user's last request: desired, but not when it is put back */
-    int64_t reported_generation; /* the highest generation that nodes wrote reports of */
-    int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes tell of */
-    CommitMark ran_mark;    /* after a restore of etcd: the newest commit that nodes tell of */
+        diverging_revision; /* when progress first reported each; 0: it does not */
+    int64_t
+        word; /* revision of the user's last request in desired/<job>; a put-back does not count */
+    int64_t reported_generation; /* the highest generation of which nodes wrote reports */
+    int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes report */
+    CommitMark ran_mark;    /* after a restore of etcd: the newest commit that nodes report */
     Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
-    uint64_t lost_usec; /* since when a record is missing that nobody here has seen; 0: none is */
+    uint64_t
+        lost_usec; /* since when a record is missing that this controller never saw; 0: none is */
     int n_runs;
-    uint64_t world_usec, phase_usec; /* when the world, the phase was learnt */
+    uint64_t world_usec, phase_usec; /* when the world, the phase was last read */
     uint64_t failing_usec; /* when the first sign of a failure was seen; 0: the world is well */
     uint64_t failing_real_usec; /* the same in realtime */
-    uint64_t left_usec;         /* when rank 0's node was seen to have left; 0: it has not */
-    uint64_t grown_usec;        /* when phase.grown_usec was learnt */
-    uint64_t pending_usec;      /* when PHASE_PENDING was learnt; 0: the phase is another one */
-    int64_t oldest_generation;  /* the lowest with records of its own; 0: none is known */
-    int64_t in_flight;          /* id of the decision under way; 0: none */
-    int64_t awaited_revision;   /* revision of the last write, until the watch has shown it */
-    /* The decision under way creates a world: other jobs do not plan until that is seen. */
+    uint64_t left_usec;         /* when rank 0 was seen to have left; 0: it has not */
+    uint64_t grown_usec;        /* when phase.grown_usec was last read */
+    uint64_t pending_usec;      /* when PHASE_PENDING was first read; 0: another phase */
+    int64_t
+        oldest_generation; /* the lowest generation that has records of its own; 0: none is known */
+    int64_t in_flight;     /* id of the decision under way; 0: none */
+    int64_t awaited_revision; /* revision of the last write, until the watch has shown it */
+    /* The decision under way creates a world: other jobs make no plans until that world is seen. */
     bool in_flight_places_world;
     /* Generation whose records the decision under way deletes; 0: none. */
     int64_t in_flight_removes;
@@ -155,16 +158,17 @@ typedef struct Request {
     bool used;
     RequestRecord record;
     Stamp stamp;
-    uint64_t seen_usec; /* when this controller first saw it; clients' clocks are not trusted */
+    uint64_t
+        seen_usec; /* when this controller first saw the request; clients' clocks are not trusted */
 } Request;
 
-/* The working memory of a step. Functions that find and plan write only here. The next step reads nothing of it; an
- * action borrows plan_runs until then. */
+/* The working memory of one step. Functions that search or plan write only here. The next step reads nothing of it;
+ * an action borrows plan_runs until then. */
 typedef struct Scratch {
-    uint64_t wake_usec;   /* the earliest time that somebody waits for; USEC_INFINITY: none */
-    bool *left_out;       /* by node: the decision being made places no rank there; NULL: on none */
-    bool *ran_before;     /* by node: the job being planned has its last world there */
-    uint64_t *free_slots; /* by node, of the last plan */
+    uint64_t wake_usec;   /* the earliest time that the core waits for; USEC_INFINITY: none */
+    bool *left_out;       /* by node: this decision places no rank there; NULL: none is left out */
+    bool *ran_before;     /* by node: the last world of the job being planned has ranks there */
+    uint64_t *free_slots; /* by node: the free slots of the last plan */
     int *plan_nodes;      /* indices of nodes in order of preference, of the last plan */
     WorldRun *plan_runs;  /* of the last plan, sorted by node name */
 } Scratch;
@@ -185,52 +189,54 @@ struct Cluster {
     ClusterConfig config;
     uint64_t now_usec, real_usec;
     int64_t seen_revision;
-    int64_t term;                /* 0: not leading */
-    uint64_t began_usec;         /* the first event; nodes lost before it are not known here */
+    int64_t term;        /* 0: not leading */
+    uint64_t began_usec; /* time of the first event; nodes lost before then are unknown here */
     uint64_t observe_until_usec; /* a new leader does not act on absence before this time */
     uint64_t hold_usec;          /* when the last hold began */
-    uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */
-    int hold_nodes;              /* how many nodes there were when the hold began */
-    bool hold_is_told;           /* an incident that tells of a hold has come */
-    bool hold_is_taken;          /* from that incident: which nodes vanished is not known here */
-    int unnamed_lost;   /* nodes that the incident nodes-lost counts and nobody here has seen */
+    uint64_t hold_until_usec;    /* when the hold ends: until then absence causes no decision */
+    int hold_nodes;              /* the number of nodes when the hold began */
+    bool hold_is_told;           /* an incident that reports a hold was read */
+    bool hold_is_taken; /* the hold is from that incident: which nodes vanished is unknown */
+    int unnamed_lost; /* nodes that the incident nodes-lost counts but this controller never saw */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
-    uint64_t uninvited_usec; /* when a node that is not admitted was last here; 0: a new list */
+    uint64_t
+        uninvited_usec; /* when a node that is not admitted was last present; 0: the list is new */
     uint64_t uninvited_told_usec; /* when the incident not-admitted was last written */
-    bool probes_suspected;        /* too many nodes call themselves unhealthy at once */
-    int64_t last_id;              /* of decisions */
-    int64_t cluster_in_flight;    /* id of the decision under way about no single job; 0: none */
-    /* Revision of the last such decision's write, until the watch shows it. */
+    bool probes_suspected;        /* too many nodes report themselves unhealthy at once */
+    int64_t last_id;              /* id of the last decision */
+    int64_t
+        cluster_in_flight; /* id of the decision under way that is about no single job; 0: none */
+    /* Revision of the last write that was about no single job, until the watch has shown it. */
     int64_t cluster_awaited;
     int64_t dropped; /* records that did not fit */
-    unsigned missed; /* a bit for each Table: records did not fit */
-    unsigned taken;  /* a bit for each Table that misses records: a place was taken since */
+    unsigned missed; /* a bit per Table: set if records of the table did not fit */
+    unsigned taken;  /* a bit per such Table: set if it has got a new entry since */
     const CoreNode *nodes;
-    const NodeCordons *cordons;   /* by node */
-    const DoubtedRecord *doubted; /* by node; have a meaning where doubt_usec is not 0 */
-    int n_doubted;                /* nodes where doubt_usec is not 0 */
+    const NodeCordons *cordons;   /* one per node */
+    const DoubtedRecord *doubted; /* one per node; valid if the node's doubt_usec is not 0 */
+    int n_doubted;                /* number of nodes whose doubt_usec is not 0 */
     uint64_t stranger_told_usec;  /* when an incident node-contested was last written */
-    int *cordoned;                /* indices of nodes that have a cordon record, rising */
+    int *cordoned; /* indices of the nodes that have a cordon record, in rising order */
     int n_cordoned;
     int *by_name; /* indices of used nodes, in name order */
     int n_by_name;
     int last_node; /* where node_intern() last found a free place */
-    int n_gone;    /* reports that are `gone` */
+    int n_gone;    /* number of reports that are `gone` */
     const CoreJob *jobs;
     int *by_arrival; /* indices of used jobs, in the order of the queue */
     int n_by_arrival;
-    const Run *runs; /* limits.nodes for each job: job_runs() */
+    const Run *runs; /* limits.nodes runs for each job: see job_runs() */
     const NodeRanks *reports;
     int n_reports;         /* entries from this index on were never used */
     int first_free_report; /* a free entry below n_reports, chained by next_of_node; -1: none */
     const Incident *incidents;
     const Alert *alerts;
     const Request *requests;
-    /* Only cluster_step() uses this field: it hands the Scratch on as an argument. */
+    /* Only cluster_step() uses this field: it passes the Scratch on as an argument. */
     Scratch scratch;
 };
 
-/* Counts by hand: the built-in calls libgcc where the processor lacks the instruction. */
+/* Counts the bits without the built-in function, which calls libgcc if the processor lacks the instruction. */
 static inline int slots_count(uint64_t slots)
 {
     slots -= slots >> 1 & UINT64_C(0x5555555555555555);
@@ -239,12 +245,13 @@ static inline int slots_count(uint64_t slots)
     return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
 }
 
-/* True when the time has come; else the shell wakes the core at that time or before. Nothing waits in another way. */
+/* True when the time has come; otherwise the shell wakes the core at that time or before. Every wait of the core
+ * goes through this function. */
 bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
 const Run *job_runs(const Cluster *c, const CoreJob *job);
 int job_index(const Cluster *c, const CoreJob *job);
 
-/* Entries of the tables to write to: a const Cluster has none to give. */
+/* These return entries of the tables to write to: they do not accept a const Cluster. */
 static inline CoreNode *node_at(Cluster *c, int i)
 {
     assert(i >= 0 && i < c->limits.nodes);
@@ -295,10 +302,10 @@ static inline Request *request_at(Cluster *c, int i)
     return (Request *)&c->requests[i];
 }
 
-/* Returns the highest generation that any record of the job speaks of. */
+/* Returns the highest generation that any record of the job names. */
 int64_t job_newest_generation(const CoreJob *job);
-/* Returns the serial of the phase's next write. It is beyond those of all earlier writes, also of those that are lost
- * and that nobody here has seen, because no serial is beyond the revision at which it was written. */
+/* Returns the serial of the phase's next write. It is higher than the serials of all earlier writes, even of lost
+ * ones that this controller never saw, because no serial is higher than the revision at which it was written. */
 static inline int64_t job_next_serial(const Cluster *c, const CoreJob *job)
 {
     return MAX(job->phase.serial + 1, c->seen_revision);
@@ -310,7 +317,8 @@ static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *
     return &c->cordons[node - c->nodes];
 }
 
-/* The node's name gets no new ranks, and its absence counts later: its record comes back. */
+/* True while another writer contests the node's name: the node gets no new ranks, and its absence counts later,
+ * because its record comes back. */
 static inline bool node_is_contested(const CoreNode *node)
 {
     return node->doubt_usec != 0 || node->record.stranger_revision != 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text-buffer.h - the few string operations that the core needs, without the C library.
  *
- * Ownership: a Text writes into the caller's buffer and keeps it terminated. Words that do not fit are cut.
+ * Ownership: a Text writes into the caller's buffer and keeps it terminated. Text that does not fit is cut.
  * Units:     bytes, with the terminating NUL.
  * Errors:    none.
  * Threads:   any.
@@ -22,7 +22,7 @@ void text_add_hex(Text *t, uint64_t value);
 void text_copy(char *ret, size_t size, const char *words);
 bool text_equal(const char *a, const char *b);
 int text_compare(const char *a, const char *b);
-/* True when the first n bytes of needle stand somewhere in words. n: at most the needle's length. */
+/* True when the first n bytes of needle occur in words; n is at most the needle's length. */
 bool text_contains(const char *words, const char *needle, size_t n);
-/* Returns the bytes of a URI's folder: up to and with the last '/'; 0: it has none. */
+/* Returns the length of a URI's folder, up to and including the last '/'; 0: the URI has no folder. */
 size_t text_folder(const char *uri);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decision-rules.c - the invariants (docs/internals/architecture.md) that can be read off the core's state. */
+/* decision-rules.c - the invariants (docs/internals/architecture.md) that can be checked in the core's state. */
 #include "controller/core/step/decision-rules.h"
 
 #include "controller/core/state/text-buffer.h"
 
-/* A lost world holds no slots: a leader that has never seen it does not know them, and an older world that somebody
- * has put back names slots that other jobs have now. */
+/* True when the job's world holds slots. A lost world holds none: a leader that never saw the world does not know
+ * its slots, and an older world that was put back names slots that other jobs have now. */
 static bool holds_slots(const CoreJob *job)
 {
     return job->used && !job->world_lost && phase_is_active(job->phase.phase) &&
@@ -29,7 +29,7 @@ static void check_world(const Cluster *c, const CoreJob *job)
     assert(job->n_runs == 0 || size <= job->world.size);
 }
 
-/* Every report ever used is in its node's chain or in that of the free ones, once. */
+/* Checks that every report that was ever used is once in a chain: in its node's, or in that of the free reports. */
 static void check_reports(const Cluster *c)
 {
     int n = 0;
@@ -54,8 +54,9 @@ static void check_cordoned(const Cluster *c)
 
 /* ---- a decision ---- */
 
-/* Checks I6, and I3's "a slot never runs two": no other job's world has a slot of the new one. Two records that are
- * there already are not compared: one may be older, and put back by hand. Both lists are in the order of names. */
+/* Checks invariant I6, and of I3 that a slot never runs two ranks: no other job's world has a slot of the new world.
+ * Two existing records are not compared: one may be an older copy that was put back by hand. Both lists are sorted
+ * by name. */
 static void check_slots(const Cluster *c, const CoreJob *other, const WorldRecord *world)
 {
     size_t i = 0;
@@ -97,13 +98,13 @@ static void check_cordons(const Cluster *c, const Decision *d)
         assert(record->n_causes <= RECORD_CAUSES_MAX);
         assert(d->cordon_changed[i] >= -1 && d->cordon_changed[i] < (int)record->n_causes);
         assert(d->cordon_revisions[i] >= 0 && d->cordon_revisions[i] <= c->seen_revision);
-        for (int k = 0; k < i; k++) /* a record is put once */
+        for (int k = 0; k < i; k++) /* each record is put once */
             assert(!text_equal(record->node, d->cordons[k].node));
     }
 }
 
-/* Incidents, requests and cordons are put under the guard of the record that they were derived from; those that are
- * new, under that of none. */
+/* Checks that incidents, requests and cordons are put under the guard of the record that they were derived from; the
+ * guard of a new record is that none exists. */
 static void check_records(const Cluster *c, const Decision *d)
 {
     int64_t incident = 0, request = 0;
@@ -123,8 +124,9 @@ static void check_records(const Cluster *c, const Decision *d)
                     !c->nodes[k].cordon_foreign));
 }
 
-/* Checks that a job changes its phase only upon the word that was read last: one that was changed since may want
- * another phase. A phase that only tells how a world fares is put whatever the word is. */
+/* Checks that a job changes its phase only under the user's request that was read last: if that request has changed
+ * since, the user may want another phase. A phase that only reports how a world fares is put whatever the request
+ * is. */
 static void check_word(const CoreJob *job, const Decision *d)
 {
     bool fares = d->phase.phase == PHASE_RUNNING || d->phase.phase == job->phase.phase;
@@ -132,7 +134,7 @@ static void check_word(const CoreJob *job, const Decision *d)
         assert(d->desired_revision == job->desired_stamp.mod);
 }
 
-/* Each record is put under the guard of the one that it was derived from. */
+/* Checks that each record is put under the guard of the record that it was derived from. */
 static void check_guards(const CoreJob *job, const Decision *d)
 {
     check_word(job, d);
@@ -151,7 +153,7 @@ void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
 {
     bool puts = d->put_world || d->put_phase || d->put_checkpoints || d->put_desired || d->put_spec;
     assert(d->id > 0 && d->id == c->last_id);
-    assert(c->term != 0 && d->term == c->term); /* I1 */
+    assert(c->term != 0 && d->term == c->term); /* invariant I1 */
     assert(!(d->put_request && d->remove_request));
     check_cordons(c, d);
     check_records(c, d);
@@ -180,7 +182,7 @@ void cluster_check(const Cluster *c)
         if (!job->used)
             continue;
         check_world(c, job);
-        /* I7 */
+        /* Invariant I7: restarts are bounded. */
         if (phase_is_active(job->phase.phase) && job->facts.max_failures > 0)
             assert(job->phase.failures_without_progress < job->facts.max_failures);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decision-rules.h - the rules that each decision keeps, whatever the records say.
+/* decision-rules.h - the rules that each decision obeys, whatever the records contain.
  *
  * Ownership: borrows the Cluster and the decision for the call.
  * Units:     as state.h.
@@ -11,6 +11,6 @@
 
 #include "controller/core/state/state.h"
 
-/* Asserts that each record is put under the guard of the record that it was derived from, and that parts which belong
- * together come together. job: the job that the decision is about; NULL: none. */
+/* Asserts that each record is put under the guard of the record that it was derived from, and that the parts of the
+ * decision fit together. job: the job that the decision is about; NULL: none. */
 void decision_check(const Cluster *c, const CoreJob *job, const Decision *d);

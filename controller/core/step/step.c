@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step.c - the order of a step: observe, settle, decide once, say when to wake.
+/* step.c - the order of a step: observe, settle, decide once, set the time to wake.
  *
- * Entry point: cluster_step(). Guarantees: total; at most one decision a step; at most one decision under way per job
- * and one for the rest of the cluster. */
+ * Entry point: cluster_step(). Guarantees: it is total; at most one decision per step; at most one decision under
+ * way per job, and one for the rest of the cluster. */
 #include "controller/core/cluster.h"
 
 #include "controller/core/decide/cluster-decisions.h"
@@ -32,7 +32,7 @@ static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
     return in_flight == 0 && awaited <= c->seen_revision;
 }
 
-/* The slots of a world under way are not in the records yet: nobody else may plan meanwhile. */
+/* True while another job's world is under way: its slots are not in the records yet, so no other job may plan. */
 static bool another_plans(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
@@ -80,7 +80,7 @@ static void observe_outcome(Cluster *c, const Event *ev)
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
-        if (done && !job->in_flight_removes) /* a removal that found nothing shows nothing */
+        if (done && !job->in_flight_removes) /* a removal that found nothing causes no event */
             job->awaited_revision = ev->revision;
         if (done && job->in_flight_removes && job->in_flight_removes == job->oldest_generation)
             job->oldest_generation++;
@@ -96,7 +96,7 @@ static void observe_leadership(Cluster *c, int64_t term)
     c->knows_summary = false;
     c->cluster_in_flight = 0;
     for (int i = 0; i < c->limits.jobs; i++)
-        job_at(c, i)->in_flight = 0; /* decisions of an earlier term lose by its guard */
+        job_at(c, i)->in_flight = 0; /* decisions of an earlier term fail by the term's guard */
 }
 
 void cluster_step(Cluster *c, const Event *ev, Actions *ret)
@@ -105,13 +105,13 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     Scratch *s = &c->scratch;
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
-    /* A journal's snapshot is in no order of time. */
+    /* The events of a journal's snapshot are not in order of time. */
     c->began_usec = MIN(c->began_usec, ev->now_usec);
     s->wake_usec = USEC_INFINITY;
     ret->read = ret->again = false;
     ret->decision.id = 0;
 
-    if (ev->stalled) /* keep observing, stop acting */
+    if (ev->stalled) /* keep observing, but do not act on absence */
         c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
     if (ev->kind == EVENT_OUTCOME)
         observe_outcome(c, ev);

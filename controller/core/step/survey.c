@@ -139,12 +139,12 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     return true;
 }
 
-/* Counts in blocks on the stack, since the Scratch belongs to decisions. */
+/* Counts in blocks on the stack, because the Scratch belongs to decisions. */
 int cluster_free_slots(const Cluster *c)
 {
     enum { BLOCK = 256 };
     uint64_t slots[BLOCK];
-    Scratch s = {.wake_usec = USEC_INFINITY}; /* nobody is left out */
+    Scratch s = {.wake_usec = USEC_INFINITY}; /* no node is left out */
     int free_slots = 0;
     for (int first = 0; first < c->limits.nodes; first += BLOCK) {
         int n = MIN(c->limits.nodes - first, (int)BLOCK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cluster.c - golden traces: every file in traces/ is a scenario, told as what happens ("TIME
- * COMMAND ...") and, in lines that begin with ">", what the core answers. The scenario is the test.
+/* test-cluster.c - golden traces: every file in traces/ is a scenario. It lists events ("TIME COMMAND ...") and, in
+ * lines that begin with ">", the core's answers. The test runs the events and compares the answers.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue= admit= prices=
@@ -8,13 +8,13 @@
  *          tables
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed
- *   takeover TERM          by a leader that has not seen anything; with the words of config: with other settings
+ *   takeover TERM                    a leader that has seen nothing yet takes over; keys of config change settings
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
- *                                    its record is put
- *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
+ *                                    the node's record is put
+ *   lease NAME                       the node's lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
  *       priority= [stop-if-diverging]
- *   want NAME STATE min= max= target= priority= by=                     its desired record is put
+ *   want NAME STATE min= max= target= priority= by=                     the job's desired record is put
  *   cordon NODE mode= reason= by= job= until= machine= strikes= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
@@ -23,17 +23,17 @@
  *   commit JOB STEP GEN submission=
  *   progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving= (since when)
  *   request ID KIND TARGET answer= submission=
- *   alert ID [settled]               its alert record is put
- *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
- *   show                             says what records hold that the lines of decisions do not tell
- *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
- *   refuse | unknown | unknown-done  what becomes of the next decision
- *   hold | release                   the next decision is under way until it is released
- *   outrun | see                     the outcome of the next decision comes before the watch shows it; it is shown
- *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
- *                                    ahead of its beginning
+ *   alert ID [settled]               the incident's alert record is put
+ *   history JOB | survey             prints the worlds in the job's phase record; prints what metrics would show
+ *   show                             prints fields of records that the lines of decisions do not show
+ *   lose|spoil|newer|backup|restore|again KIND NAME    as trace_harm() does
+ *   refuse | unknown | unknown-done  the outcome of the next decision
+ *   hold | release                   the next decision stays under way until it is released
+ *   outrun | see                     the next decision's outcome arrives before its records; shows those records
+ *   tick | stall | clock SECONDS     only time passes; the leader was stalled before; sets the wall clock SECONDS
+ *                                    ahead of the core's clock
  *
- * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
+ * SDTRAIN_TRACES=write writes the answers into the files; read the difference before you keep it. */
 #include "base/file.h"
 #include "base/slots.h"
 #include "base/test/testing.h"
@@ -178,7 +178,8 @@ static void reload(Scenario *s)
     trace_configure(s->runner, &s->config);
 }
 
-/* The next record hangs on the lease that the line names, or that of the record before, or that of another one. */
+/* Hangs the next record on the lease that the line names, otherwise on the lease of the record before, or of the
+ * other record. */
 static void hang(Scenario *s, const TraceEntry *before, const TraceEntry *other)
 {
     const TraceEntry *as = before ? before : other;
@@ -214,7 +215,7 @@ static void put_node(Scenario *s)
     trace_put(s->runner, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
-/* of=N: only the keys that hang on that lease go. */
+/* Ends a node's lease, so that its keys vanish. With of=N only the keys that hang on lease N vanish. */
 static void end_lease(Scenario *s)
 {
     const int64_t lease = (int64_t)find_number(s, "of", -1);
@@ -275,7 +276,7 @@ static CordonRecord cordon_of(const Scenario *s, const char *node)
     return record;
 }
 
-/* A quarantine, and strikes, are the machine's or a job's, anything else the operator's. */
+/* Puts a cordon record. A quarantine and strikes are owned by the machine or a job, anything else by the operator. */
 static void put_cordon_record(Scenario *s)
 {
     static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
@@ -306,7 +307,7 @@ static void uncordon(Scenario *s)
               false);
 }
 
-/* A ranks record of that node as its daemon would first write it. */
+/* Makes a ranks record of the node as its daemon would first write it. */
 static void begin_ranks(Scenario *s, const char *job, int64_t generation, const char *node,
                         RanksRecord *ret, RankReport reports[RECORD_SLOTS_MAX])
 {
@@ -570,7 +571,7 @@ static void append(char **text, size_t *used, const char *more)
     *used += n;
 }
 
-/* The scenario told again, with the core's answers in place of the lines that begin with ">". */
+/* Returns the scenario with the core's present answers in place of the lines that begin with ">". */
 static char *retell(Scenario *s, char *text)
 {
     char *told = NULL;

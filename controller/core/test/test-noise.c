@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-noise.c - records that nobody would write, in any order: the core and the notifier must survive them.
+/* test-noise.c - records without sense, in any order: the core and the notifier must survive them.
  *
- * Asserts are on in release. One that a record, a key or an order of events could make false would end each
- * controller in turn, so this test feeds what a decoder lets through: edge values, records of jobs and nodes that are
- * not there, copies of old ones, tables that overflow, outcomes of decisions that were never made. Part of what is
- * decided is carried out, so that jobs run and fail meanwhile. Nothing is checked but that both go on.
+ * Asserts are on in release. An assert that a record, a key or an order of events could make false would end each
+ * controller in turn. So this test feeds all that a decoder accepts: edge values, records of jobs and nodes that do
+ * not exist, old copies of records, more records than the tables hold, outcomes of decisions that were never made.
+ * Some decisions are executed, so that jobs run and fail meanwhile. The only check is that the core and the notifier
+ * go on.
  *
  *   test-noise             60 walks
- *   test-noise SEED        one */
+ *   test-noise SEED        one walk */
 #include "base/test/testing.h"
 #include "controller/core/notifier/notifier.h"
 #include "controller/core/step/survey.h"
@@ -21,14 +22,13 @@ enum { WALKS = 60, STEPS = 4000, NODES = 6, JOBS = 4, IDS = 9 };
 
 typedef struct Walk {
     uint64_t random;
-    uint64_t
-        quiescent; /* one in this many records of a job is noise; the others tell of its ranks */
+    uint64_t quiescent; /* one in this many job records is noise; the others are of its ranks */
     uint64_t now_usec, real_usec;
     int64_t revision;
     Cluster *cluster;
     Notifier *notifier;
     Actions actions;
-    WorldRecord worlds[JOBS]; /* the last one that was decided; runs lie in world_runs */
+    WorldRecord worlds[JOBS]; /* the last decided world of each job; its runs are in world_runs */
     WorldRun world_runs[JOBS][NODES];
     int64_t world_revisions[JOBS];
 } Walk;
@@ -90,7 +90,7 @@ static void name(Walk *w, char kind, int n, char *ret, size_t size)
 #define JOB(w, to) name(w, 'j', JOBS, to, sizeof(to))
 #define ID(w, to) name(w, 'e', IDS, to, sizeof(to))
 #define TEXT(w, to) text(w, to, sizeof(to))
-/* of two submissions, or none */
+/* Writes one of two submissions, or none. */
 #define SUBMISSION(w, to)                                                                          \
     (void)snprintf(to, sizeof(to), "%s", often(w) ? "s0" : draw(w, 2) ? "s1" : "")
 #define MACHINE(w, to)                                                                             \
@@ -159,7 +159,7 @@ static void fill_facts(Walk *w, JobFacts *r)
     SUBMISSION(w, r->submission);
     if (!often(w))
         TEXT(w, r->resume_uri);
-    if (draw(w, 40) == 0) { /* the file does not parse: the shell leaves the rest as it is */
+    if (draw(w, 40) == 0) { /* the job file does not parse: the other fields stay zero */
         memset(r, 0, sizeof(*r));
         TEXT(w, r->refused);
     }
@@ -239,7 +239,8 @@ static void fill_ranks(Walk *w, RanksRecord *r, RankReport ranks[RECORD_SLOTS_MA
                        .first_step_usec = moment(w),
                        .left = !often(w),
                        .finished = draw(w, 200) == 0};
-    const RankState state = (RankState)draw(w, RANK_EXITED + 1); /* ranks go together, mostly */
+    const RankState state =
+        (RankState)draw(w, RANK_EXITED + 1); /* most ranks of a report have the same state */
     for (size_t i = 0; i < r->n_ranks; i++) {
         ranks[i] = (RankReport){.slot = (int)(often(w) ? i : draw(w, RECORD_SLOTS_MAX)),
                                 .rank = (int)draw(w, often(w) ? 4 : RECORD_RANKS_MAX),
@@ -359,7 +360,7 @@ static void give_record(Walk *w, EventKind kind, const char *of, const void *rec
     give(w, &ev);
 }
 
-/* Carries the decision out as the shell does, mostly; its records come back by the watch. */
+/* Executes the decision, mostly as the shell does: its records come back as from the watch. */
 static void carry_out(Walk *w)
 {
     const Decision d = w->actions.decision;
@@ -369,7 +370,7 @@ static void carry_out(Walk *w)
     if (!often(w))
         outcome.id = 1 + (int64_t)draw(w, 100);
     if (draw(w, 10) == 0)
-        return; /* no answer, for long */
+        return; /* no answer for a long time */
     if (often(w)) {
         outcome.outcome = OUTCOME_DONE;
         outcome.revision = ++w->revision;
@@ -403,7 +404,7 @@ static void carry_out(Walk *w)
     give(w, &outcome);
 }
 
-/* Aims the report at a job, mostly at the last world that was decided for it. */
+/* Addresses the report to a job, mostly to the last world that was decided for that job. */
 static void aim_ranks(Walk *w, Event *ev, RanksRecord *r)
 {
     int j = (int)draw(w, JOBS);
@@ -521,7 +522,7 @@ static void survey(Walk *w)
 static void step(Walk *w)
 {
     w->now_usec += draw(w, often(w) ? 2000 : 400000) * USEC_PER_MSEC;
-    w->real_usec = draw(w, 200) ? EPOCH + w->now_usec : EPOCH / 2; /* a clock that is set back */
+    w->real_usec = draw(w, 200) ? EPOCH + w->now_usec : EPOCH / 2; /* the clock is set back */
     Event ev = {.kind = EVENT_TICK};
     switch (draw(w, 40)) {
     case 0:
@@ -588,7 +589,7 @@ static void survives(void **state)
     int64_t worlds = 0;
     for (uint64_t seed = only ? only : 1; seed <= (only ? only : WALKS); seed++)
         worlds += walk(seed);
-    assert_true(only || worlds > WALKS); /* jobs ran meanwhile */
+    assert_true(only || worlds > WALKS); /* jobs have run in the walks */
 }
 
 int main(int argc, char *argv[])

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-notifier-walk.c - random walks: controllers that lead in turn, see the store late, are frozen
- * and wake, and sinks that fail, answer late or not at all; incidents come, grow severe and end.
+/* test-notifier-walk.c - random walks. Controllers lead in turn, see the store late, are frozen and wake; sinks fail,
+ * answer late or not at all; incidents begin, become critical and end.
  *
- * The sinks tell pages apart by their keys as PagerDuty does: "triggered" opens a page unless it is
- * open, "resolved" ends it. Checked at the end of each walk, once all faults have ended: each
- * incident that concerns a sink and was not refused by it was opened there exactly once and is
- * resolved, no other was opened, and everything is settled (I10). Checked always: a sink hears of
- * nothing twice, and of no end before its beginning.
+ * The sinks distinguish pages by their keys as PagerDuty does: "triggered" opens a page unless it is open, "resolved"
+ * ends it. The test checks at the end of each walk, once all faults have ended: each incident that concerns a sink
+ * and was not refused by that sink was opened there exactly once and is resolved, no other incident was opened, and
+ * everything is settled (I10). It checks always: no sink opens a page twice, or resolves a page that was never
+ * opened.
  *
  *   test-notifier-walk          100 walks
- *   test-notifier-walk SEED     one, with a line for each thing that happens */
+ *   test-notifier-walk SEED     one walk, with a line for each event */
 #include "base/test/testing.h"
 #include "controller/core/notifier/notifier.h"
 
@@ -29,7 +29,7 @@ enum {
 #define SEC USEC_PER_SEC
 #define EPOCH (UINT64_C(1000000) * SEC)
 
-/* The store: every change in order; a controller has seen a prefix of them. */
+/* A change of the store. The store keeps every change in order; a controller has seen a prefix of them. */
 typedef struct Change {
     EventKind kind;
     int incident;
@@ -42,9 +42,9 @@ typedef struct Change {
 
 typedef struct WalkController {
     Notifier *notifier;
-    int seen;            /* changes */
-    int64_t term;        /* as it believes; 0: follows */
-    uint64_t lease_usec; /* as it believes */
+    int seen;            /* number of changes seen */
+    int64_t term;        /* as the controller believes; 0: it follows */
+    uint64_t lease_usec; /* as the controller believes */
     bool frozen;
 } WalkController;
 
@@ -54,7 +54,8 @@ typedef struct Message {
     int64_t id, term;
     MessageKind message_kind;
     Severity severity;
-    uint64_t at_usec, until_usec; /* when it arrives, or is answered; when the shell gives it up */
+    uint64_t at_usec,
+        until_usec; /* when the message arrives, later when it is answered; when the shell gives up */
     AnswerKind answer;
 } Message;
 
@@ -73,7 +74,7 @@ typedef struct World {
     NotifierConfig config;
     Change changes[CHANGES_MAX];
     int n_changes;
-    int64_t term; /* who leads in truth; 0: nobody */
+    int64_t term; /* term of the true leader; 0: there is none */
     int leader;
     int64_t last_term;
     IncidentRecord incidents[INCIDENTS];
@@ -152,7 +153,7 @@ static void begin_write(World *w, int k, const NotifierAction *a)
     int i = incident_of(w, a->name);
     bool holds = a->term == w->term && a->revision == w->alert_mod[i];
     bool lost = !w->healed && chance(w, 5), done = holds && !(lost && chance(w, 50));
-    assert_non_null(a->alert); /* nobody removes incidents here */
+    assert_non_null(a->alert); /* no incident is removed in this test */
     if (done) {
         w->alerts[i] = *a->alert;
         (void)add_change(w, EVENT_ALERT, i);
@@ -180,7 +181,7 @@ static void begin_message(World *w, int k, const NotifierAction *a)
         if (m->used)
             continue;
         uint64_t timeout = w->config.timeout_usec;
-        /* The shell has seen to it that nothing arrives after the timeout. */
+        /* The shell ensures that no message arrives after the timeout. */
         *m = (Message){.used = true,
                        .controller = k,
                        .sink = a->sink,
@@ -203,9 +204,9 @@ static void arrive(World *w, Message *m)
 {
     m->arrived = true;
     m->answer = ANSWER_AGAIN;
-    m->at_usec = m->until_usec; /* when nobody answers */
+    m->at_usec = m->until_usec; /* if the sink does not answer */
     if (w->down[m->sink] || (!w->healed && chance(w, 20))) {
-        if (chance(w, 50)) { /* it says so */
+        if (chance(w, 50)) { /* the sink reports its failure */
             m->at_usec = w->now + draw(w, 1000);
             m->answer = chance(w, 10) ? ANSWER_REFUSED : ANSWER_AGAIN;
         }
@@ -219,11 +220,12 @@ static void arrive(World *w, Message *m)
         w->opened[m->sink][m->incident]++;
         assert_int_equal(w->opened[m->sink][m->incident], 1);
     } else if (m->message_kind == NOTIFY_RESOLVE) {
-        assert_true(w->opened[m->sink][m->incident] > 0); /* never before it was opened */
+        assert_true(w->opened[m->sink][m->incident] >
+                    0); /* a page is resolved only after it was opened */
         w->resolved[m->sink][m->incident] += *open;
         *open = false;
     }
-    if (w->healed || chance(w, 80)) { /* else its answer is lost */
+    if (w->healed || chance(w, 80)) { /* otherwise the sink's answer is lost */
         m->at_usec = MIN(m->until_usec, w->now + draw(w, 100000));
         m->answer = ANSWER_ACCEPTED;
     }
@@ -252,7 +254,7 @@ static Event event_of(const World *w, EventKind kind)
     return (Event){.kind = kind, .now_usec = w->now, .real_usec = w->now};
 }
 
-/* The next change that it has not seen. */
+/* Shows the controller the next change that it has not seen. */
 static void show(World *w, int k)
 {
     WalkController *c = &w->controllers[k];
@@ -276,13 +278,14 @@ static void tell_term(World *w, int k, int64_t term)
     WalkController *c = &w->controllers[k];
     Event event = event_of(w, term ? EVENT_LEADING : EVENT_DEPOSED);
     event.term = c->term = term;
-    for (int i = 0; i < MESSAGES_MAX; i++) /* cancelled; what has left arrives all the same */
+    for (int i = 0; i < MESSAGES_MAX;
+         i++) /* the messages are cancelled; those already sent still arrive */
         if (w->messages[i].used && w->messages[i].controller == k)
             w->messages[i].id = 0;
     (void)notifier_observe(c->notifier, &event);
 }
 
-/* Its memory is gone; the store is read from the beginning, up to some point. */
+/* Starts the controller with empty memory: it reads the store from the beginning up to a random point. */
 static void start(World *w, int k)
 {
     WalkController *c = &w->controllers[k];
@@ -300,7 +303,7 @@ static void start(World *w, int k)
         show(w, k);
 }
 
-/* Nobody leads; the leader does not know it yet, but its lease is over. */
+/* Ends the term: the leader does not know this yet, but its lease is over. */
 static void depose(World *w)
 {
     say(w, "c%d is deposed", w->leader);
@@ -359,7 +362,7 @@ static void act(World *w)
     case 0:
     case 1:
         if (w->term)
-            change_incident(w); /* it is the leader who does */
+            change_incident(w); /* only a leader changes incidents */
         break;
     case 2:
         if (w->term)
@@ -384,7 +387,7 @@ static void act(World *w)
         break;
     case 6:
         if (c->term && !(w->term && w->leader == k) && !c->frozen)
-            tell_term(w, k, 0); /* it hears of it at last */
+            tell_term(w, k, 0); /* a deposed controller learns that it was deposed */
         break;
     case 7:
         w->down[draw(w, SINKS)] = chance(w, 50);
@@ -460,7 +463,7 @@ static void check_end(const World *w)
         for (int s = 0; s < SINKS; s++) {
             bool concerned = w->incidents[i].severity >= w->config.sinks[s].least;
             if (was_refused(w, s, &w->alerts[i]))
-                continue; /* and is shown so */
+                continue; /* the alert record shows the refusal */
             assert_int_equal(w->opened[s][i], concerned);
             assert_int_equal(w->resolved[s][i], concerned);
         }
@@ -469,7 +472,7 @@ static void check_end(const World *w)
 
 static void walk(uint64_t seed, bool talk, int *n_pages)
 {
-    static World world; /* large */
+    static World world; /* static, because it is large */
     World *w = &world;
     memset(w, 0, sizeof(*w));
     w->random = seed * 1000003;
@@ -511,7 +514,7 @@ static void walks_give_one_page_each(void **state)
         walk(seed, false, &n_pages);
     }
     print_message("%d walks, %d pages\n", WALKS, n_pages);
-    assert_true(n_pages > 10 * WALKS); /* the walks do go somewhere */
+    assert_true(n_pages > 10 * WALKS); /* the walks open many pages */
 }
 
 static void one_walk(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-notifier.c - what the notifier does, in scenarios. */
+/* test-notifier.c - the behaviour of the notifier, in scenarios. */
 #include "controller/core/test/testing-notifier.h"
 
 #include <string.h>
@@ -106,7 +106,7 @@ static void a_failing_sink_is_tried_less_and_less(void **state)
     EXPECT(lab, "trigger to pager: critical a-1\n");
     for (int i = 3; i < 30; i++) {
         answer(lab, "pager", "a-1", AGAIN());
-        pass(lab, 300); /* never longer */
+        pass(lab, 300); /* the pause is never longer than 300 s */
     }
     forget(lab);
     answer(lab, "pager", "a-1", ACCEPTED);
@@ -169,7 +169,8 @@ static void a_sink_that_refuses_is_tried_slowly_while_it_matters(void **state)
     EXPECT(lab, "");
     pass(lab, 2);
     EXPECT(lab, "trigger to pager: critical a-1\n");
-    notifier_configure(lab->notifier, &lab->config); /* somebody has mended the key */
+    notifier_configure(lab->notifier,
+                       &lab->config); /* a reload, as after a correction of the sink's key */
     memset(lab->sent, 0, sizeof(lab->sent));
     run(lab);
     answer(lab, "pager", "a-1", REFUSED);
@@ -218,7 +219,7 @@ static void what_was_over_long_ago_is_given_up(void **state)
                           .severity = SEVERITY_CRITICAL,
                           .at_usec = EPOCH,
                           .resolved_usec = EPOCH + SEC};
-    feed(lab, EVENT_INCIDENT, "b-1", &old); /* from before there were pages */
+    feed(lab, EVENT_INCIDENT, "b-1", &old); /* the incident ended long before this leader saw it */
     run(lab);
     EXPECT(lab, "store b-1 term 5: settled\n");
     lab_free(lab);
@@ -239,7 +240,7 @@ static void a_stalled_sink_delays_no_other(void **state)
     int to_pager = 0;
     for (int i = 0; i < LAB_SENDS_MAX; i++)
         to_pager += lab->sent[i].id && lab->sent[i].sink == 0;
-    assert_int_equal(to_pager, 4); /* no more at once */
+    assert_int_equal(to_pager, 4); /* no more messages are under way at once */
     forget(lab);
     answer(lab, "pager", "a-0", AGAIN());
     answer(lab, "pager", "a-1", AGAIN());
@@ -251,7 +252,7 @@ static void nothing_is_told_before_the_intent_is_stored(void **state)
 {
     (void)state;
     Lab *lab = lab_with(pager);
-    lab->outcome = OUTCOME_REFUSED; /* its view was old */
+    lab->outcome = OUTCOME_REFUSED; /* the leader's view of the store was old */
     put_incident(lab, "a-1", SEVERITY_CRITICAL, false);
     EXPECT(lab, "store a-1 term 5: pager sending critical - not done\n"
                 "store a-1 term 5: pager sending critical\n"
@@ -285,12 +286,12 @@ static void the_next_leader_goes_on(void **state)
     lead(lab, 0);
     put_incident(lab, "b-1", SEVERITY_CRITICAL, true);
     EXPECT(lab, "");
-    lead(lab, 9); /* nobody knows whether a-1 was heard: it is said again, under one key */
+    lead(lab, 9); /* a-1 may have arrived: it is sent again, under the same key */
     EXPECT(lab, "store a-1 term 9: pager sending critical\n"
                 "store b-1 term 9: pager triggered critical\n"
                 "trigger to pager: critical a-1\n");
     pass(lab, 9);
-    EXPECT(lab, ""); /* what the last leader said may still be under way */
+    EXPECT(lab, ""); /* messages of the last leader may still be under way */
     pass(lab, 1.1);
     EXPECT(lab, "resolve to pager: critical b-1\n");
     lab_free(lab);
@@ -322,7 +323,7 @@ static void open_pages_are_repeated_where_silence_means_the_end(void **state)
     pass(lab, 61);
     EXPECT(lab, "trigger to am: info a-1\n");
     answer(lab, "am", "a-1", ACCEPTED);
-    EXPECT(lab, ""); /* nothing is new: nothing is stored */
+    EXPECT(lab, ""); /* nothing has changed, so nothing is stored */
     lead(lab, 9);
     EXPECT(lab, "store a-1 term 9: am triggered info\n"
                 "trigger to am: info a-1\n");
@@ -384,7 +385,7 @@ static void a_test_goes_through_every_sink_once(void **state)
     EXPECT(lab, "");
     put_test(lab, "hook", 0);
     EXPECT(lab, "trigger to hook: critical test-7\n");
-    lead(lab, 9); /* whoever asked still waits */
+    lead(lab, 9); /* the user of the test still waits */
     EXPECT(lab, "trigger to hook: critical test-7\n"
                 "beat to dead-man\n");
     lab_free(lab);
@@ -459,7 +460,7 @@ static void sinks_come_and_go(void **state)
                 "store a-1 term 5: pager triggered critical, hook triggered critical\n"
                 "resolve to hook: critical a-1\n"
                 "store a-1 term 5: pager triggered critical, hook resolved critical\n");
-    lab->config.sinks[1] = pager; /* it was only mislaid: its page is resolved, too */
+    lab->config.sinks[1] = pager; /* the pager is configured again: its page is resolved, too */
     lab->config.n_sinks = 2;
     notifier_configure(lab->notifier, &lab->config);
     run(lab);
@@ -490,7 +491,7 @@ static void a_mark_without_its_incident_tells_nothing(void **state)
     lab_free(lab);
 }
 
-/* Writes are under way as many as may be: what the predecessor left is not told of meanwhile. */
+/* While the greatest number of writes is under way, the incidents that the predecessor left are not sent. */
 static void what_waits_for_its_write_is_not_told(void **state)
 {
     (void)state;
@@ -520,10 +521,10 @@ static void what_is_told_waits_for_nothing(void **state)
     assert_int_equal(counts.waiting, 1);
     answer(lab, "pager", "a-1", ACCEPTED);
     notifier_count(lab->notifier, 0, &counts);
-    assert_int_equal(counts.waiting, 0); /* it is open, and nothing is due */
+    assert_int_equal(counts.waiting, 0); /* the incident is open, and no message is due */
     put_incident(lab, "a-1", SEVERITY_CRITICAL, true);
     notifier_count(lab->notifier, 0, &counts);
-    assert_int_equal(counts.waiting, 1); /* its end is */
+    assert_int_equal(counts.waiting, 1); /* the message about its end is due */
     lab_free(lab);
 }
 
@@ -543,7 +544,7 @@ static void what_ended_long_ago_is_told_no_more(void **state)
     lab_free(lab);
 }
 
-/* An alert has room for twelve sinks. The thirteenth takes the place of one that nobody configures any more. */
+/* An alert has room for twelve sinks. The thirteenth takes the place of a sink that is no longer configured. */
 static void a_sink_that_is_gone_gives_its_place_away(void **state)
 {
     (void)state;
@@ -552,7 +553,7 @@ static void a_sink_that_is_gone_gives_its_place_away(void **state)
     answer(lab, "pager", "a-1", ACCEPTED);
     for (int i = 1; i <= RECORD_DELIVERIES_MAX; i++) {
         char *name = lab->config.sinks[1].name;
-        lab->config.n_sinks = 2; /* the pager stays */
+        lab->config.n_sinks = 2; /* the pager stays configured */
         (void)snprintf(name, sizeof(lab->config.sinks[1].name), "sink%d", i);
         lab->config.sinks[1].least = SEVERITY_INFO;
         notifier_configure(lab->notifier, &lab->config);
@@ -581,7 +582,7 @@ static void incidents_beyond_its_places_are_counted(void **state)
     lab_free(lab);
 }
 
-/* The answer's write is known to be done before the watch shows the record. */
+/* A test ends with the write of its answer, even before the watch shows the record. */
 static void a_test_ends_with_its_answer(void **state)
 {
     (void)state;

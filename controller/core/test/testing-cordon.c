@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-cordon.c - see testing-scenario.h: what a decision does to a cordon, in the words of a trace. */
+/* testing-cordon.c - see testing-scenario.h: prints what a decision does to a cordon. */
 #include "controller/core/test/testing-scenario.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-decisions.c - see testing-scenario.h: what the core decides, in words. */
+/* testing-decisions.c - see testing-scenario.h: prints the core's decisions. */
 #include "controller/core/test/testing-scenario.h"
 
 #include "base/slots.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-notifier.h - a notifier whose store, sinks and clock a test plays; it says in words what it
+/* testing-notifier.h - a notifier with a store, sinks and a clock that the test simulates. It logs what the notifier
  * does: "trigger to pager: critical a-1".
  *
  * Ownership: lab_new() gives the caller a Lab; lab_free() frees it.
  * Units:     *_usec and now count from EPOCH in microseconds, boottime and realtime alike.
- * Errors:    none: what goes wrong ends the test.
+ * Errors:    none: anything that goes wrong ends the test.
  * Threads:   one.
  */
 #pragma once
@@ -16,13 +16,13 @@ enum {
     LAB_LOG_BYTES = 1 << 14,
     LAB_SENDS_MAX = 64,
     LAB_PAGES = 64
-}; /* LAB_PAGES: notifications_max */
+}; /* LAB_PAGES is notifications_max */
 
 #define SEC USEC_PER_SEC
 #define EPOCH (UINT64_C(1000000) * SEC)
 
 typedef struct Sent {
-    int64_t id; /* 0: free */
+    int64_t id; /* 0: the entry is free */
     int sink;
     MessageKind message_kind;
     char incident[96];
@@ -33,7 +33,7 @@ typedef struct Lab {
     NotifierConfig config;
     uint64_t now, lease;
     int64_t revision;
-    Outcome outcome; /* of the next write */
+    Outcome outcome; /* outcome of the next write */
     Sent sent[LAB_SENDS_MAX];
     char log[LAB_LOG_BYTES];
     size_t used;
@@ -44,13 +44,13 @@ typedef struct Lab {
 Lab *lab_new(const NotifierSink *sinks, int n);
 void lab_free(Lab *lab);
 
-void lead(Lab *lab, int64_t term); /* 0: deposed */
-/* Lets the notifier observe a record, on which run() then acts. record NULL: it is gone. */
+void lead(Lab *lab, int64_t term); /* term 0: deposed */
+/* Lets the notifier observe a record, on which run() then acts. If record is NULL, the key was removed. */
 void feed(Lab *lab, EventKind kind, const char *name, const void *record);
 void run(Lab *lab);
 /* Feeds an incident and runs. */
 void put_incident(Lab *lab, const char *id, Severity severity, bool over);
-/* Time passes; the notifier is woken when it asked for it. */
+/* Lets time pass, and wakes the notifier at the times that it requested. */
 void pass(Lab *lab, double seconds);
 /* Lets a sink answer the message that it was sent about an incident ("-": a heartbeat). */
 void answer(Lab *lab, const char *sink, const char *incident, Answer a);
@@ -61,7 +61,7 @@ void forget(Lab *lab);
 #define AGAIN(...) ((Answer){.kind = ANSWER_AGAIN, .text = "HTTP 500", __VA_ARGS__})
 #define REFUSED ((Answer){.kind = ANSWER_REFUSED, .text = "HTTP 400"})
 
-/* Expects the log of what happened since the log was last emptied, and empties it. */
+/* Compares the log, as written since it was last emptied, with text, and empties it. */
 #define EXPECT(lab, text)                                                                          \
     do {                                                                                           \
         assert_string_equal((lab)->log, text);                                                     \

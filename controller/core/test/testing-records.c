@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-records.c - see testing-scenario.h: the command `show`, fields of records that no decision's line tells. */
+/* testing-records.c - see testing-scenario.h: the command `show` prints fields of records that the lines of
+ * decisions do not show. */
 #include "controller/core/test/testing-scenario.h"
 
 static double after(uint64_t usec)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-scenario.h - a golden trace while it is told: test-cluster.c and the words that it is long in.
+/* testing-scenario.h - a golden trace while it runs: shared by test-cluster.c and the files that print its answers.
  *
  * Ownership: test-cluster.c owns the Scenario.
  * Units:     none.
- * Errors:    what cannot be fails the test.
+ * Errors:    anything that must not happen fails the test.
  * Threads:   one.
  */
 #pragma once
@@ -17,7 +17,7 @@ typedef struct Scenario {
     TraceRunner *runner;
     ClusterConfig config;
     ClusterLimits limits;
-    char answers[ANSWERS_BYTES]; /* since the last command */
+    char answers[ANSWERS_BYTES]; /* the core's answers since the last command */
     size_t used;
     char *words[WORDS_MAX];
     int n_words;
@@ -25,18 +25,18 @@ typedef struct Scenario {
     int line;
 } Scenario;
 
-/* Adds to the answers. */
+/* Appends to the answers. */
 void say(Scenario *s, const char *format, ...) _printf_(2, 3);
 void begin_line(Scenario *s);
 /* The TraceWatcher of a Scenario (userdata). */
 void say_decision(TraceRunner *runner, const Decision *d, void *userdata);
-/* changed: index of the cause that the decision is about; -1: one that has ended. */
+/* changed: index of the cause that the decision is about; -1: a cause has ended. */
 void log_cordon(Scenario *s, const CordonRecord *record, int changed);
-/* Adds the lead and the meter, unless there are no prices. */
+/* Appends lead and the meter, unless there are no prices. */
 void say_cost(Scenario *s, const char *lead, const CostMeter *cost);
-/* Adds those of its goodput and of saves that are known. */
+/* Appends the shares of goodput and of saves, as far as they are known. */
 void say_shares(Scenario *s, const PhaseRecord *phase);
-/* Adds the figures that metrics would show. */
+/* Appends the figures that metrics would show. */
 void survey(Scenario *s);
-/* Adds the fields of the store's records that the line of no decision tells. */
+/* Appends the fields of the store's records that the lines of decisions do not show. */
 void show(Scenario *s);

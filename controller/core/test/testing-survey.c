@@ -7,7 +7,8 @@
 
 void say_cost(Scenario *s, const char *lead, const CostMeter *cost)
 {
-    assert_true(cost->rate > 0 || cost->since_usec == 0); /* else a cost is shown without prices */
+    assert_true(cost->rate > 0 ||
+                cost->since_usec == 0); /* otherwise a cost is shown without prices */
     if (cost->rate || cost->spent)
         say(s, "%srate=%.2f spent=%.6f lost=%.6f", lead, (double)cost->rate / COST_DOLLAR,
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
@@ -48,7 +49,7 @@ static double after(uint64_t usec)
     return usec ? (double)((int64_t)usec - (int64_t)TRACE_EPOCH_USEC) / 1e6 : -1;
 }
 
-/* Figures that the core hands on, and decides nothing by. */
+/* Prints figures that the core only passes on, without deciding by them. */
 static void survey_figures(Scenario *s, const JobSurvey *j)
 {
     if (!j->has_progress)
@@ -62,7 +63,7 @@ static void survey_figures(Scenario *s, const JobSurvey *j)
     say(s, ", unsaved %.3f, waits %.3f\n", after(j->unsaved_usec), after(j->waits_usec));
 }
 
-/* Checks and prints what the page shows of a job beside its figures. */
+/* Checks and prints what the live page shows of a job beside its figures. */
 static void survey_records(Scenario *s, int i, const JobSurvey *job)
 {
     JobRecords records;
@@ -87,7 +88,7 @@ static bool is_a_cause(const char *name)
     return false;
 }
 
-/* Prints what the page shows of incidents, and checks that the two ways to find one agree. */
+/* Prints what the live page shows of incidents, and checks that the two ways to find an incident agree. */
 static void survey_incidents(Scenario *s)
 {
     const Cluster *c = trace_cluster(s->runner);

@@ -6,7 +6,7 @@
 
 enum { ENTRIES_MAX = 512, STEPS_MAX = 256 };
 
-/* The machine is up for an hour when the scenario begins: a time by one clock is far off by the other. */
+/* The machine has been up for an hour when a scenario begins, so a time by one clock is far off by the other clock. */
 #define BOOTED_USEC (TRACE_EPOCH_USEC - 3600 * USEC_PER_SEC)
 
 struct TraceRunner {
@@ -16,17 +16,17 @@ struct TraceRunner {
     TraceWatcher watcher;
     void *userdata;
     uint64_t now_usec, wake_usec;
-    int64_t clock_usec; /* by which realtime is ahead */
+    int64_t clock_usec; /* how far realtime is ahead */
     int64_t revision, term;
-    int64_t lease; /* that the next record hangs on */
+    int64_t lease; /* the lease of the next record */
     Outcome outcome;
     bool applied;
-    bool holds;     /* the next decision is kept back */
-    bool outruns;   /* the next decision's outcome comes before its records are shown */
-    bool blind;     /* what is stored is not shown */
-    Decision *held; /* owned; NULL: none is */
+    bool holds;     /* the next decision is held back */
+    bool outruns;   /* the next decision's outcome arrives before its records are shown */
+    bool blind;     /* stored records are not shown to the core */
+    Decision *held; /* the decision held back; owned; NULL: none */
     TraceEntry kept;
-    JobFacts spec; /* the last one that was put, as the shell keeps it */
+    JobFacts spec; /* the last spec that was put, as the shell keeps it */
     TraceEntry entries[ENTRIES_MAX];
 };
 
@@ -245,7 +245,7 @@ static void carry_out(TraceRunner *runner, const Decision *d)
 
 static void step(TraceRunner *runner, const Event *first)
 {
-    static Actions actions; /* large */
+    static Actions actions; /* static, because it is large */
     Event event = *first;
     for (int i = 0; i < STEPS_MAX; i++) {
         cluster_step(runner->cluster, &event, &actions);
@@ -334,7 +334,7 @@ static TraceEntry *place(TraceRunner *runner, EventKind kind, const char *name, 
     return entry;
 }
 
-/* At the present revision. */
+/* Stores the record at the present revision and shows it to the core. */
 static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                   const char *node, const void *record, bool more)
 {
@@ -375,7 +375,7 @@ static void keep(TraceRunner *runner, EventKind kind, const char *name)
     runner->kept.record = copy_record(kind, entry->record);
 }
 
-/* A report's name is <job>/<generation>/<node>. */
+/* Finds an entry by its name in a trace. A report's name is <job>/<generation>/<node>. */
 static TraceEntry *find_named(TraceRunner *runner, EventKind kind, const char *name)
 {
     char job[64], node[64];

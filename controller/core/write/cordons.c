@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cordons.c - the leader's own causes in cordons/<node>.
  *
- * Guarantees: a decision carries the whole record under a guard on the revision that it was derived from, so that it
+ * Guarantees: a decision contains the whole record under a guard on the revision that it was derived from, so that it
  * never overwrites a change that was not seen. */
 #include "controller/core/write/cordons.h"
 
@@ -28,7 +28,8 @@ CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const Cor
     return cause;
 }
 
-/* Returns the record as the decision changes it; NULL: the decision is full. */
+/* Returns the cordon record that the decision changes; NULL: the decision is full, or a later version wrote the
+ * record. */
 static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d, int **ret_changed)
 {
     int i = 0;

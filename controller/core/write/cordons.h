@@ -10,12 +10,13 @@
 
 #include "controller/core/state/state.h"
 
-/* Returns a copy of the leader's cause against the machine (of refused_by, unless NULL), or a new one without a
- * mode. The caller changes it and gives it to cordon_put_cause(). */
+/* Returns a copy of the leader's cause against the machine (of refused_by, unless NULL), or a new cause without a
+ * mode. The caller changes it and passes it to cordon_put_cause(). */
 CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const CoreJob *refused_by);
-/* Sets one cause of the node's record, beside the others. False: the decision or the record has no room for it. */
+/* Sets one cause of the node's record and keeps the others. Returns false if the decision or the record has no room
+ * for the cause, or if a later version wrote the record. */
 bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                       Decision *d);
-/* Takes one cause out of the node's record; the others stay. */
+/* Removes one cause from the node's record; the others stay. */
 void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                       Decision *d);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.c - the meter in each job's phase: how fast it runs, and what of it failures have cost.
+/* cost.c - the cost meter in each job's phase: how fast it runs, and how much of the cost is due to failures.
  *
- * Lost is what was paid from the fault to the first step of the next world (pauses included), a start that failed, and
- * the steps that were trained in vain because the next world begins before them. So replay is counted once, when it
- * becomes known, at the price of the first time.
+ * Lost is the cost from the fault to the first step of the next world (pauses included), of a start that failed, and
+ * of the steps that were trained in vain because the next world begins before them. So replay is counted once, when
+ * it becomes known, at the price of the first time.
  *
  * Entry points: cost_of_phase() in every decision about a phase, cost_of_world(), cost_of_failure().
- * Guarantees: a meter that runs stops with its world. */
+ * Guarantees: a running meter stops with its world. */
 #include "controller/core/write/cost.h"
 
 #include "cluster/cost.h"
@@ -20,8 +20,9 @@ void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
         phase_is_active(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
 }
 
-/* The time in which the old world, and those before it where the new one goes back further, trained what the new one
- * trains again. Records may say anything: not longer than they lived. */
+/* Returns how long the old world trained the steps that the new world trains again. If the new world goes back
+ * further, the worlds before the old one count, too. Records may hold any value, so the result is at most the life
+ * of those worlds. */
 static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldRecord *next,
                            double useful_sec)
 {
@@ -31,7 +32,7 @@ static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldReco
     const uint64_t lived_usec =
         c->real_usec > since_usec && since_usec ? c->real_usec - since_usec : 0;
     double usec = job_reached_step(c, job) > to ? useful_sec * 1e6 : 0;
-    if (!(usec > 0)) /* NaN, too */
+    if (!(usec > 0)) /* also if usec is NaN */
         return 0;
     return usec < (double)lived_usec ? (uint64_t)usec : lived_usec;
 }
@@ -41,7 +42,7 @@ static int64_t rate_of_plan(const Cluster *c, const WorldRecord *world)
     int64_t rate = 0;
     for (size_t i = 0; i < world->n_runs; i++) {
         int at = node_place_of_name(c, world->runs[i].node);
-        assert(at < c->n_by_name); /* the plan has it from there */
+        assert(at < c->n_by_name); /* the plan has the name from there */
         rate += c->nodes[c->by_name[at]].price * slots_count(world->runs[i].slots);
     }
     return MIN(rate, COST_RATE_MAX);
@@ -59,11 +60,11 @@ void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(d->put_phase && d->put_incident);
     if (job->phase.phase == PHASE_RECOVERING || job->phase.cost.since_usec == 0)
-        return; /* all of that time is lost already, or nothing was paid */
+        return; /* all of that time counts as lost already, or nothing was paid */
     uint64_t from_usec =
         job->phase.phase == PHASE_STARTING ? job->world.decided_usec : d->incident.at_usec;
     CostMeter meter = d->phase.cost;
-    meter.rate = job->phase.cost.rate; /* of the world that failed */
+    meter.rate = job->phase.cost.rate; /* the rate of the world that failed */
     if (from_usec && c->real_usec > from_usec)
         cost_meter_lose(&meter, c->real_usec - from_usec);
     d->phase.cost.lost = meter.lost;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.h - what jobs cost by the setting `prices`: the meter in each job's phase (cluster/cost.h).
+/* cost.h - the cost of jobs by the setting `prices`: the meter in each job's phase (cluster/cost.h).
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as state.h.
@@ -10,10 +10,11 @@
 
 #include "controller/core/state/state.h"
 
-/* Reads the meter in a phase that is about to be written; it stops when the job gives its slots up. */
+/* Brings the meter up to date in a phase that is about to be written; the meter stops when the job gives up its
+ * slots. */
 void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase);
-/* As cost_of_phase(), for d->world: the steps that it trains again were paid for in vain. useful_sec: how long they
- * took the first time. */
+/* As cost_of_phase(), for d->world: the steps that this world trains again were paid for in vain. useful_sec: how
+ * long these steps took the first time. */
 void cost_of_world(const Cluster *c, const CoreJob *job, double useful_sec, Decision *d);
-/* Counts what a failure has cost before it was answered. */
+/* Counts the cost of a failure up to the decision that answers it. */
 void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* incident.c - incidents of jobs: cause, rank and node, and how long each phase of the recovery took.
  *
- * The decision that answers a failure opens its incident, or goes on with an open one of the same outage. The
+ * The decision that answers a failure opens its incident, or continues an open incident of the same outage. The
  * incident is resolved when a later world of the job completes its first step. Its id is "<job>-<generation>" of
  * the world that failed. */
 #include "controller/core/write/incident.h"
@@ -27,7 +27,7 @@ static int64_t incident_mod(const Cluster *c, const char *id)
 }
 
 /* Returns the open incident of the same fault, or NULL. All failures by one outage of a store are one incident; so
- * are a hang and the slot that is lost by it. */
+ * are a hang and the loss of a slot by that hang. */
 static const Incident *find_same_fault(const Cluster *c, const CoreJob *job, const Failure *failure)
 {
     if (failure->cause == CAUSE_STORE_UNREACHABLE)
@@ -74,7 +74,7 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
     name_incident(record, job, generation, revision);
-    /* An earlier job's has that id, or one of another cause that began at the same revision. */
+    /* The id is in use: by an earlier job's incident, or by one of another cause that began at the same revision. */
     for (int64_t next = revision ? revision + 1 : c->seen_revision; incident_mod(c, record->id);
          next++)
         name_incident(record, job, generation, next);
@@ -92,8 +92,8 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     return record;
 }
 
-/* All steps that a recovery loses are told by the incident that it began with: the next worlds may fail before they
- * train, and go back further. */
+/* Returns the step that the job had reached, or 0. The incident with which a recovery began counts all steps that
+ * the recovery loses: the next worlds may fail before they train, and go back further. */
 static int64_t find_reached_step(const Cluster *c, const CoreJob *job)
 {
     const int64_t reached = job_reached_step(c, job);
@@ -120,7 +120,7 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     record->step = failure->step;
     record->reached_step = find_reached_step(c, job);
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    /* the clock of the node may be off: the time is cut to the world's life */
+    /* The clock of the node may be off: the time is cut to the world's life. */
     record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
@@ -151,7 +151,8 @@ static void find_milestones(const Cluster *c, const CoreJob *job, Milestones *re
     }
 }
 
-/* The phases follow each other; the part of a phase that overlaps an earlier one is not counted. */
+/* Times the phases of the recovery. They follow each other: the part of a phase that overlaps an earlier one is not
+ * counted. */
 static void time_phases(const Cluster *c, const CoreJob *job, IncidentRecord *record)
 {
     Milestones m;
@@ -181,14 +182,14 @@ void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *inci
     const bool is_last = text_equal(job->world.incident, incident->record.id);
     if (!rank0 || (!is_last && d->incident.lost_steps == 0))
         return;
-    if (is_last) /* the phases of an earlier failure of the same recovery were timed when it happened */
+    if (is_last) /* an earlier failure of the same recovery was timed when it happened */
         time_phases(c, job, &d->incident);
     d->incident.first_step_usec = rank0->first_step_usec;
     if (d->incident.lost_steps == 0)
         d->incident.replay_sec = 0;
 }
 
-/* True when the job's world has trained its first step after the failure. */
+/* True when the job's present world is the first to train a step after the incident's failure. */
 static bool is_of_world(const Cluster *c, const CoreJob *job, const IncidentRecord *record)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
@@ -197,7 +198,7 @@ static bool is_of_world(const Cluster *c, const CoreJob *job, const IncidentReco
             record->first_step_usec == rank0->first_step_usec);
 }
 
-/* Replay ends when the new world is where the old one was. */
+/* Replay ends when the new world has reached the step of the old world. */
 bool incident_add_replay(const Cluster *c, const CoreJob *job, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {

@@ -9,7 +9,7 @@
 #include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cost.h"
 
-/* The shares of the time since the first world. */
+/* Notes the shares of goodput and of saves in the time since the first world. */
 static void note_shares(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
 {
     if (job->phase.started_usec == 0 || c->real_usec <= job->phase.started_usec)
@@ -29,18 +29,18 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
-    if (phase == PHASE_PENDING) /* one that is made anew ends the ranks of the world that it knew */
+    if (phase == PHASE_PENDING) /* a phase made anew ends the ranks of the world that it knew */
         d->phase.generation = MAX(job->phase.generation, job->world.generation);
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod) {
         const uint64_t since_usec = job->phase.since_usec;
         if (job->phase.started_usec && since_usec && c->real_usec > since_usec)
             phase_spent_add(&d->phase.spent, job->phase.phase, c->real_usec - since_usec);
-        d->phase.since_usec = c->real_usec; /* a job that stays pending waits on */
+        d->phase.since_usec = c->real_usec; /* not for a job that stays pending: its wait goes on */
     }
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job_next_serial(c, job);
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
-    if (job->spec_stamp.mod && job->facts.submission[0]) /* else nobody has read it */
+    if (job->spec_stamp.mod && job->facts.submission[0]) /* otherwise the spec was never read */
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
     note_shares(c, job, &d->phase);
     d->phase.goodput = MIN(d->phase.goodput, 1.0);
@@ -80,11 +80,12 @@ void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char
         return;
     }
     decide_end(c, job, PHASE_STOPPING, why, d);
-    d->phase.pause_usec = 1; /* nodes end the ranks of a job that pauses */
+    d->phase.pause_usec = 1; /* a pause makes the nodes end the job's ranks */
 }
 
-/* True when the job waits, and the reason stands in its record or is written later: at most once a second, because
- * whatever joins or leaves changes the reasons of all that wait, and each node and controller reads them. */
+/* True when the job waits already and the reason is in its record, or may be written later. A reason is written at
+ * most once a second, because a node that joins or leaves changes the reasons of all waiting jobs, and each node and
+ * controller reads them. */
 bool phase_reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, const char *why)
 {
     return job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&

@@ -3,8 +3,8 @@
  *
  * A trainer that died once starts again on its node. Strikes are kept by machine and submission, as causes of the job
  * in cordons/<node>. max_strikes of only one submission refuse the machine for that job; of two submissions they
- * quarantine it, since no single program explains them. A job that dies in the same way on a second machine up to the
- * limit is itself to blame: what it cost machines is taken back, and while it goes on to die so, it strikes none.
+ * quarantine it, since no single program explains them. If a job dies in the same way on a second machine up to the
+ * limit, the job is to blame: its strikes and refusals are lifted, and further deaths in that way strike no machine.
  *
  * Entry points: strike_judge(), strike(), strikes_lift(). */
 #include "controller/core/write/strikes.h"
@@ -15,7 +15,7 @@
 
 enum { STRIKES_MAX = 1000000 };
 
-/* Writes "signal 9", "exit 3" or "hang"; nothing where the machine may well be what ends the trainer. */
+/* Writes "signal 9", "exit 3" or "hang"; writes nothing if the machine may well have ended the trainer. */
 static void write_way(const Failure *f, char ret[RECORD_WAY_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_WAY_MAX + 1);
@@ -35,7 +35,7 @@ static bool is_of_job(const CordonCause *cause, const CoreJob *job)
            text_equal(cause->submission, job->facts.submission);
 }
 
-/* The job's own cause against the node's machine; NULL: there is none. */
+/* Returns the job's own cause against the node's machine; NULL: there is none. */
 static const CordonCause *find_own(const Cluster *c, const CoreNode *node, const CoreJob *job)
 {
     const CordonRecord *record = &node_cordons(c, node)->record;
@@ -50,7 +50,7 @@ static bool counts(const Cluster *c, const CordonCause *cause)
     return cause->strikes > 0 && c->real_usec < cause->since_usec + c->config.strike_window_usec;
 }
 
-/* Returns the job's cause with one strike more. */
+/* Returns the job's cause with one more strike. */
 static CordonCause add_strike(const Cluster *c, const CoreNode *node, const CoreJob *job,
                               const Failure *f)
 {
@@ -73,7 +73,8 @@ static CordonCause add_strike(const Cluster *c, const CoreNode *node, const Core
     return cause;
 }
 
-/* Strikes of a submission that had the job's name go on to count against the machine. True: there are some. */
+/* Adds the strikes of an earlier submission under the job's name to the machine's cause, so that they still count.
+ * Returns true if there are any. */
 static bool keep_former(const Cluster *c, const CoreNode *node, const CoreJob *job,
                         CordonCause *machine)
 {
@@ -91,10 +92,10 @@ static bool keep_former(const Cluster *c, const CoreNode *node, const CoreJob *j
 }
 
 typedef struct Tally {
-    int64_t own, others; /* records may say anything */
+    int64_t own, others; /* 64 bits, because records may hold any value */
 } Tally;
 
-/* Counts the machine's strikes with the new one: the job's submission's, and all others'. */
+/* Counts the machine's strikes, with the new one: those of the job's submission, and all others. */
 static Tally tally(const Cluster *c, const CoreNode *node, const CoreJob *job,
                    const CordonCause *with)
 {
@@ -115,7 +116,7 @@ static bool is_reached(const Cluster *c, const Tally *t)
     return c->config.max_strikes > 0 && t->own + t->others >= c->config.max_strikes;
 }
 
-/* True when another machine was refused for the job for deaths in that way, within quarantine_usec. */
+/* True when, within quarantine_usec, another machine was refused for the job because of deaths in that way. */
 static bool is_refused_elsewhere(const Cluster *c, const CoreNode *node, const CoreJob *job,
                                  const char *way)
 {
@@ -162,7 +163,8 @@ void strikes_lift(const Cluster *c, const CoreJob *job, const char *way, Decisio
             const CordonCause *cause = &record->causes[i];
             if (is_of_job(cause, job) && text_equal(cause->way, way) &&
                 (cause->mode == CORDON_NONE || strikes_refuse(cause)))
-                cordon_end_cause(c, node, cause, d); /* no room in the decision: its time ends it */
+                cordon_end_cause(c, node, cause,
+                                 d); /* if the decision is full, the cause ends by its time */
         }
     }
 }
@@ -199,7 +201,7 @@ void strike(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, 
         machine.until_usec = c->real_usec + c->config.quarantine_usec;
         text_copy(machine.reason, sizeof(machine.reason), cause.reason);
     }
-    /* the cause that is put last is the one that is reported; without room the next failure tries again */
+    /* The cause that is put last is the one that is reported. If there is no room, the next failure tries again. */
     if (kept && !quarantines)
         (void)cordon_put_cause(c, node, &machine, d);
     (void)cordon_put_cause(c, node, &cause, d);

@@ -12,18 +12,18 @@
 #include "controller/core/state/state.h"
 
 typedef struct StrikeJudgement {
-    bool is_jobs; /* its trainers end in this way on any machine */
-    bool is_new;  /* and that was not known: refusals are to be lifted */
+    bool is_jobs; /* the job's trainers end in this way on any machine */
+    bool is_new;  /* this was not known before: refusals are to be lifted */
     char way[RECORD_WAY_MAX + 1];
 } StrikeJudgement;
 
-/* Tells whether the death is the job's own: on another machine the job died in the same way up to the limit, and now it
- * does here. A failure of another kind never is. */
+/* Judges whether the death is the job's own: on another machine the job died in the same way up to the limit, and
+ * now it does so on this machine. A failure of another kind never is. */
 void strike_judge(const Cluster *c, const CoreJob *job, const Failure *f, StrikeJudgement *ret);
-/* Counts a strike of the job against f->node. max_strikes of one submission refuse the machine for that job; of
- * several, quarantine it. */
+/* Counts a strike of the job against f->node. With max_strikes of one submission the machine is refused for that
+ * job; with strikes of several submissions it is quarantined. */
 void strike(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d);
-/* Takes back what the job's deaths in that way have cost machines. */
+/* Lifts the strikes and refusals that the job's deaths in that way have caused. */
 void strikes_lift(const Cluster *c, const CoreJob *job, const char *way, Decision *d);
-/* A good check takes back what the node's record counts against the machine; jobs' refusals stay. */
+/* After a good check, removes the strikes that the node's record has against the machine; refusals by jobs stay. */
 void strikes_forget(const Cluster *c, const CoreNode *node, const char *machine_id, Decision *d);

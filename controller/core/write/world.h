@@ -10,6 +10,7 @@
 
 #include "controller/core/state/state.h"
 
-/* Places the job's next world. Without enough slots the job waits (PHASE_PENDING); false: it waits already. */
+/* Places the job's next world. Without enough slots the job becomes PHASE_PENDING. Returns false if it waits
+ * already, so that nothing is written. */
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
                   const char *reason, Decision *d);

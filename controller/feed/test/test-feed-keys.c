@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-feed-keys.c - which keys are events, of which kind and about whom, and what a Feed remembers of their texts. */
+/* test-feed-keys.c - which keys become events, of which kind and name, and which texts a Feed remembers. */
 #include "base/test/testing-leaks.h"
 #include "cluster/keys.h"
 #include "controller/feed/feed.h"
@@ -8,12 +8,12 @@
 
 #define LAB "/sdtrain/lab/"
 
-/* The keys of job a, and of others: kind, what is remembered of the text, and the event's names. */
+/* Keys of job a and others: the event's kind, which texts are remembered, and the event's names. */
 static const struct {
     const char *key;
     EventKind kind;
-    bool has_text; /* the leader writes over it */
-    bool has_last; /* and puts it back */
+    bool has_text; /* the leader rewrites the record */
+    bool has_last; /* the leader puts the record back */
     const char *name, *node;
     int64_t generation;
 } keys[] = {
@@ -35,7 +35,7 @@ static const struct {
 static WorldRun one_run = {.node = "n1", .incarnation = 1, .slots = 1};
 static RankReport one_report = {.rank = 0};
 
-/* A readable record of each kind. */
+/* Returns a readable record of that kind; NULL: the test has none. */
 static char *record_of(EventKind kind)
 {
     switch (kind) {
@@ -78,7 +78,7 @@ static int feed_text_of(Feed *feed, const char *key, const char *text, Event *re
 {
     Error err = ERROR_INIT;
     int r = feed_event(feed, key, text, text ? strlen(text) : 0, 17, 19, ret, &err);
-    if (r < 0 || (r > 0 && ret->health)) /* it says so, and of which key */
+    if (r < 0 || (r > 0 && ret->health)) /* the error names the key */
         assert_int_equal(strncmp(err.text, key, strlen(LAB) + 4), 0);
     return r;
 }
@@ -150,10 +150,10 @@ static void what_is_no_key_of_ours_is_none(_unused_ void **state)
             fail_msg("%s: %d", cases[i].key, r);
     }
     feed_mark(feed);
-    assert_null(feed_next_unseen(feed)); /* none of them is known */
+    assert_null(feed_next_unseen(feed)); /* none of these keys is known */
 }
 
-/* The longest names that an event has room for. */
+/* A name of the greatest length fits into an event; a longer one is refused. */
 static void a_name_fits_or_is_refused(_unused_ void **state)
 {
     char key[KEY_MAX] = LAB "incidents/";
@@ -194,7 +194,7 @@ static void texts_are_those_that_the_leader_needs(_unused_ void **state)
         else
             assert_null(feed_last(feed, key));
         take(feed, key, "{");
-        if (keys[i].has_text) /* it is what is there, and no word to put back */
+        if (keys[i].has_text) /* feed_text() returns unreadable text, too; feed_last() does not */
             assert_string_equal(feed_text(feed, key), "{");
         if (keys[i].has_last)
             assert_string_equal(feed_last(feed, key), text);
@@ -203,7 +203,7 @@ static void texts_are_those_that_the_leader_needs(_unused_ void **state)
     }
 }
 
-/* A job's texts are kept while any of its five records is there, and go with the last. */
+/* A job's texts are kept while any of its five records exists, and are dropped with the last one. */
 static void texts_go_with_the_last_record(_unused_ void **state)
 {
     static const size_t its[] = {2, 3, 4, 5, 8};
@@ -218,8 +218,8 @@ static void texts_go_with_the_last_record(_unused_ void **state)
                 take(feed, keys[its[i]].key, NULL);
         for (size_t i = 0; i < ELEMENTSOF(its); i++)
             assert_int_equal(feed_last(feed, keys[its[i]].key) != NULL, keys[its[i]].has_last);
-        take(feed, LAB "ranks/a/3/n1", NULL); /* no record of the job itself */
-        take(feed, LAB "desired/ab", NULL);   /* another's */
+        take(feed, LAB "ranks/a/3/n1", NULL); /* not a record of the job itself */
+        take(feed, LAB "desired/ab", NULL);   /* another job's */
         assert_non_null(feed_last(feed, LAB "specs/a"));
         take(feed, keys[its[last]].key, NULL);
         for (size_t i = 0; i < ELEMENTSOF(its); i++)
@@ -232,7 +232,7 @@ static void what_a_read_does_not_show_is_gone(_unused_ void **state)
     _cleanup_(feed_freep) Feed *feed = feed_new("lab");
     char seen[4][KEY_MAX];
     int n = 0;
-    assert_null(feed_next_unseen(feed)); /* no read */
+    assert_null(feed_next_unseen(feed)); /* no re-read has begun */
     take(feed, LAB "nodes/n1", "{");
     take(feed, LAB "nodes/n2", "{");
     take(feed, LAB "cordons/n1", "{");
@@ -240,25 +240,25 @@ static void what_a_read_does_not_show_is_gone(_unused_ void **state)
     take(feed, LAB "nodes/n3", NULL);
     feed_mark(feed);
     take(feed, LAB "nodes/n2", "{");
-    take(feed, LAB "nodes/n4", "{"); /* new */
+    take(feed, LAB "nodes/n4", "{"); /* a new key */
     for (const char *key; (key = feed_next_unseen(feed)); n++) {
         assert_true(n < 2);
         (void)snprintf(seen[n], KEY_MAX, "%s", key);
-        take(feed, seen[n], NULL); /* as the shell does while it asks */
+        take(feed, seen[n], NULL); /* as the shell does for each such key */
     }
     assert_int_equal(n, 2);
     const bool first = strcmp(seen[0], LAB "nodes/n1") == 0;
     assert_string_equal(seen[!first], LAB "nodes/n1");
     assert_string_equal(seen[first], LAB "cordons/n1");
     assert_null(feed_next_unseen(feed));
-    /* Another read, begun over a first that was not finished: of it all that exists counts. */
+    /* A re-read that begins before another has ended counts all known keys again. */
     feed_mark(feed);
     assert_non_null(feed_next_unseen(feed));
     feed_mark(feed);
     take(feed, LAB "nodes/n4", "{");
     assert_string_equal(feed_next_unseen(feed), LAB "nodes/n2");
     assert_null(feed_next_unseen(feed));
-    take(feed, LAB "nodes/n5", "{"); /* outside of a read nothing is missed */
+    take(feed, LAB "nodes/n5", "{"); /* outside of a re-read no key is missed */
     assert_null(feed_next_unseen(feed));
 }
 
@@ -279,18 +279,18 @@ static void a_node_knows_what_its_record_says(_unused_ void **state)
     assert_true(feed_node_knows(feed, "n1", "doctor"));
     assert_false(feed_node_knows(feed, "n1", "secret"));
     assert_false(feed_node_knows(feed, "n2", "secrets"));
-    take(feed, LAB "cordons/n1", "{"); /* which says nothing of what it knows */
+    take(feed, LAB "cordons/n1", "{"); /* a cordon record has no features */
     assert_true(feed_node_knows(feed, "n1", "secrets"));
     put_node(feed, "doctor");
     assert_false(feed_node_knows(feed, "n1", "secrets"));
-    take(feed, LAB "nodes/n1", "{"); /* nobody can say */
+    take(feed, LAB "nodes/n1", "{"); /* an unreadable record has no features */
     assert_false(feed_node_knows(feed, "n1", "doctor"));
     put_node(feed, "doctor");
     take(feed, LAB "nodes/n1", NULL);
     assert_false(feed_node_knows(feed, "n1", "doctor"));
 }
 
-/* Another job's file, and one that is none, are events that refuse the job. */
+/* A job file of another job, and one that does not parse, are events that refuse the job. */
 static void a_job_file_that_is_refused_is_a_fact(_unused_ void **state)
 {
     static const struct {
@@ -320,7 +320,7 @@ static void a_job_file_that_is_refused_is_a_fact(_unused_ void **state)
         assert_int_equal(event.health, RECORD_READABLE);
         assert_non_null(strstr(event.spec->refused, cases[i].words));
         assert_int_equal(event.spec->arrival, 17);
-        assert_int_equal(event.spec->max, cases[i].words[0] ? 0 : 2); /* none of another file */
+        assert_int_equal(event.spec->max, cases[i].words[0] ? 0 : 2); /* refused: nothing is set */
     }
 }
 
@@ -339,7 +339,7 @@ static void live_once(_unused_ void *arg)
     feed_mark(feed);
     feed_mark(feed);
     _cleanup_free_ char *world = record_of(EVENT_WORLD);
-    take(feed, keys[4].key, world); /* which the feed holds at its end */
+    take(feed, keys[4].key, world); /* the feed holds this record at its end */
     assert_null(feed_free(feed));
     assert_null(feed_free(NULL));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-feed.c - each field of a submitted job reaches the core's facts: all together, each with a value that no other
- * field has, and each key by itself. */
+/* test-feed.c - each field of a submitted job reaches the core's facts: first all fields together, each with a value
+ * that no other field has, then each key alone. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
@@ -14,8 +14,8 @@
 
 /* Keys of a job file that become facts; all values differ from each other and from the defaults. */
 static const struct {
-    const char *key;   /* in the file: section.key */
-    const char *value; /* in the file */
+    const char *key;   /* section.key in the job file */
+    const char *value; /* the key's value in the job file */
     size_t offset, size;
     int64_t fact;
 } facts[] = {
@@ -29,7 +29,7 @@ static const struct {
     FACT("train.device", "\"cuda\"", needs_gpu, true),
     FACT("train.steps", "8191", steps, 8191),
     FACT("train.stop_if_diverging", "true", stop_if_diverging, true),
-    FACT("train.global_batch", "66", n_grains, 11), /* grains of 6 */
+    FACT("train.global_batch", "66", n_grains, 11), /* 11 grains of 6 */
     FACT("checkpoint.keep_last", "9", keep_last, 9),
     FACT("checkpoint.keep_every", "77", keep_every, 77),
     FACT("recovery.max_failures_at_same_step", "13", max_failures, 13),
@@ -37,7 +37,7 @@ static const struct {
     FACT("recovery.store_patience_s", "3001", store_patience_usec, 3001 * (int64_t)USEC_PER_SEC),
 };
 
-/* Keys that a job needs besides, and the value that each has where the case does not set it. */
+/* Further keys that a job needs, and the value that each has if the case does not set it. */
 static const char *const otherwise[] = {"world.min",    "1",       "world.max",          "4",
                                         "train.device", "\"cpu\"", "train.global_batch", "24",
                                         "train.grain",  "6",       "train.steps",        "10"};
@@ -71,7 +71,7 @@ static json_t *usual_file(void)
     return file;
 }
 
-/* Feeds the file as it was submitted; the event borrows from the feed. */
+/* Feeds the file as a submitted job; the event borrows from the feed. */
 static const JobFacts *submit(Feed *feed, const json_t *file)
 {
     static Event event;
@@ -121,7 +121,7 @@ static void a_file_with_values_of_its_own_everywhere(_unused_ void **state)
     assert_string_equal(f->resume_uri, "file:///other/manifest.json");
 }
 
-/* A key changes its own fact and no other. */
+/* Each key changes its own fact and no other. */
 static void each_key_alone(_unused_ void **state)
 {
     _cleanup_(feed_freep) Feed *feed = feed_new("lab");
@@ -132,7 +132,7 @@ static void each_key_alone(_unused_ void **state)
         _cleanup_json_ json_t *file = json_deep_copy(usual);
         if (strcmp(facts[i].key, "world.max") == 0 ||
             strcmp(facts[i].key, "train.global_batch") == 0)
-            set(file, "train.global_batch", "66"); /* world.max: as many grains must be there */
+            set(file, "train.global_batch", "66"); /* world.max needs as many grains */
         set(file, facts[i].key, facts[i].value);
         const JobFacts *f = submit(feed, file);
         assert_string_equal(f->refused, "");
@@ -146,7 +146,7 @@ static void each_key_alone(_unused_ void **state)
     }
 }
 
-/* A fact that is added later must have a row, too: the bytes that no row and no text covers are too few for a fact. */
+/* A fact that is added later must get a row, too: the bytes that no row and no text covers are too few for a fact. */
 static void no_fact_is_left_out(_unused_ void **state)
 {
     static char covered[sizeof(JobFacts)];

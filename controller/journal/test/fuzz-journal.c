@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-journal.c - `sdctl simulate` reads files that people hand around. */
+/* fuzz-journal.c - any bytes as a journal: `sdctl simulate` reads files that people exchange. */
 #include "base/cleanup.h"
 #include "controller/journal/replay.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-decision-log.c - each part of a decision in words: the whole lines, their levels and message ids, in order. */
+/* test-decision-log.c - each part of a decision in words: the whole lines, with levels and message ids, in order. */
 #include "base/json/json.h"
 #include "base/message-id.h"
 #include "base/test/testing.h"
@@ -12,7 +12,7 @@
 static Decision decision;
 static char said[16384];
 
-/* "level id: text", with the marks of what somebody would do: "-" for no message id. */
+/* Appends "level id: text" to `said`; "-" stands for no message id. */
 static void keep(const LogLine *line, void *userdata)
 {
     static const char *const levels[] = {"error", "warning", "info", "debug"};
@@ -149,7 +149,7 @@ static void a_world_and_its_places(_unused_ void **state)
     EXPECT(lines);
 }
 
-/* As many places as fit: a line that is cut still ends with its job. */
+/* A world of many nodes names as many as fit: the line that is cut still ends with its job. */
 static void a_world_of_many_places(_unused_ void **state)
 {
     static WorldRun runs[300];
@@ -214,7 +214,7 @@ static void checkpoints_say_what_was_struck_out(_unused_ void **state)
     EXPECT("");
 }
 
-/* All of it at once, in the order in which it is read. */
+/* All parts of a decision at once, in the order in which their lines are logged. */
 static void lines_have_an_order(_unused_ void **state)
 {
     decision.put_incident = decision.put_world = decision.put_phase = decision.remove_job = true;
@@ -234,7 +234,7 @@ static void lines_have_an_order(_unused_ void **state)
                          0);
 }
 
-/* A text from outside that is not UTF-8 does not take the decision's line with it. */
+/* A text that is not UTF-8 is replaced, without losing the decision's other line. */
 static void a_line_that_is_no_text(_unused_ void **state)
 {
     decision.put_phase = decision.remove_job = true;

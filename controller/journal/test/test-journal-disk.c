@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-journal-disk.c - a disk that fails at any call of the journal: what is not in the parts is counted, and all the
- * rest is there, in order. */
+/* test-journal-disk.c - a disk that fails at any call of the journal: lines that are not in the parts are counted,
+ * and all other lines are there, in order. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -27,15 +27,15 @@ int __wrap_unlink(const char *path);
 
 static struct {
     bool on;
-    size_t n;            /* calls so far */
-    size_t first, count; /* of those that fail; 0: none */
+    size_t n;            /* number of calls so far */
+    size_t first, count; /* the first failing call, and how many fail; 0: none */
     int error;
-    bool cuts;        /* a write that fails has written half */
-    bool is_cut;      /* and the rest fails now */
-    char calls[8192]; /* a letter each */
-    /* or: */
-    const char *fails_while; /* writes fail while that file is there */
-    bool new_stays;          /* no new part takes the name of the present one */
+    bool cuts;        /* a failing write has written half of its bytes */
+    bool is_cut;      /* the rest of that write fails next */
+    char calls[8192]; /* one letter per call */
+    /* Other ways to fail: */
+    const char *fails_while; /* writes fail while this file exists */
+    bool new_stays;          /* a new part cannot be renamed to the present part's name */
 } disk;
 
 static bool fails(char call)
@@ -91,17 +91,17 @@ int __wrap_unlink(const char *path) { return fails('u') ? -1 : __real_unlink(pat
 
 enum { MAX_BYTES = 24 << 10 };
 
-/* A start on a disk that fails in an instant is tried again, as a service is. */
+/* Starts a controller on a disk that fails for a moment: a failed start is tried again, as for a service. */
 static void start(Life *s)
 {
     s->may_fail = true;
     while (life_open(s, MAX_BYTES) < 0)
-        assert_true(disk.n < disk.first + disk.count); /* it fails no more */
+        assert_true(disk.n < disk.first + disk.count); /* a start fails only while calls fail */
     s->may_fail = false;
     life_begin_job(s);
 }
 
-/* Two processes, each with parts. */
+/* Runs two processes, one after the other; each writes several parts. */
 static LifeParts live(Life *s)
 {
     disk.n = 0;
@@ -129,7 +129,8 @@ static LifeParts live_with(size_t first, size_t count, int error, bool cuts)
     return seen;
 }
 
-/* Opens, renames and unlinks; of reads and writes some, more while a part begins. */
+/* Selects the calls that the test lets fail: all except reads and writes, and some of these, more while a part
+ * begins. */
 static bool is_tried(const char *calls, size_t i, bool *begins)
 {
     if (calls[i] == 'o')
@@ -165,9 +166,9 @@ static void any_call_fails(_unused_ void **state)
     assert_true(n_lives > 100 && n_losing > 50 && n_cut > 10);
 }
 
-/* ---- what is said ---- */
+/* ---- what is reported ---- */
 
-/* One write fails: what comes within a minute is lost, and the log says how much, as the next part does. */
+/* If one write fails, the lines of the next minute are lost; the log and the next part report how many. */
 static void what_is_lost_is_said(void **state)
 {
     Life *s = *state;
@@ -185,7 +186,7 @@ static void what_is_lost_is_said(void **state)
     life_tick(s);
     life_put_node(s, "n3");
     s->now_usec = failed_usec + 60 * USEC_PER_SEC - 10 * USEC_PER_MSEC - 2;
-    life_tick(s); /* a microsecond too early; a tick takes 10 ms and one */
+    life_tick(s); /* a microsecond too early: a tick takes 10 ms and 1 us */
     assert_string_equal(s->said, "");
     s->now_usec = failed_usec + 60 * USEC_PER_SEC - 10 * USEC_PER_MSEC - 1;
     life_tick(s);
@@ -195,7 +196,7 @@ static void what_is_lost_is_said(void **state)
     assert_int_equal(seen.n_heads, 2);
 }
 
-/* A controller that ends before a part could begin says so, too. */
+/* A controller that ends before a new part could begin also reports the lost lines. */
 static void what_is_lost_at_the_end_is_said(void **state)
 {
     Life *s = *state;
@@ -214,8 +215,8 @@ static void what_is_lost_at_the_end_is_said(void **state)
     assert_non_null(strstr(s->said, " decisions are not in /tmp/"));
 }
 
-/* A wrong disk is an error at the start; one that is full is none: what could not be written is in the part that begins
- * when there is room. */
+/* At the start a failing disk is an error, but a full disk is not: lines that could not be written are counted in
+ * the part that begins when there is room. */
 static void a_start_on_a_full_disk(void **state)
 {
     Life *s = *state;
@@ -253,7 +254,7 @@ static ino_t inode_of(const char *path)
     return stat(path, &st) < 0 ? 0 : st.st_ino;
 }
 
-/* The new part cannot take its place: the present one has its name back, where no full disk takes from. */
+/* If a new part cannot be renamed, the present part gets its name back, so that a full disk does not remove it. */
 static void a_part_that_cannot_take_its_place(void **state)
 {
     Life *s = *state;
@@ -276,7 +277,7 @@ static void a_part_that_cannot_take_its_place(void **state)
     assert_int_equal(seen.lost_decisions + seen.n_decisions, s->n_decisions);
 }
 
-/* The part before makes way where there is no room for a new one, and only there. */
+/* On a full disk, and only there, the part before the present one is removed to make room. */
 static void a_full_disk_loses_the_part_before(void **state)
 {
     Life *s = *state;

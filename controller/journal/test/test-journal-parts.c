@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-journal-parts.c - what all parts of a journal hold together is what was seen and decided, in order, each line
- * once: wherever a part ends, over reloads, restarts and terms. */
+/* test-journal-parts.c - all parts of a journal together hold what was seen and decided, in order, each line once,
+ * wherever a part ends, and across reloads, restarts and terms. */
 #include "base/file.h"
 #include "base/test/testing-leaks.h"
 #include "cluster/keys.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A part may end before each line: hundreds of lives have such bounds that a part ends before each of the events, in a
- * quiet cluster and in one where something is always under way. */
+/* A part may end before any line: the bounds are varied so that parts end before each of the events, in a quiet
+ * cluster and in one where something is always under way. */
 static void a_part_ends_anywhere(_unused_ void **state)
 {
     int n_parts = 0, n_unfit = 0;
@@ -34,7 +34,7 @@ static void a_part_ends_anywhere(_unused_ void **state)
     print_message("%d parts, of which %d began while something was under way\n", n_parts, n_unfit);
 }
 
-/* Settings that came in an earlier part are those of each later one. */
+/* Settings that were reloaded in an earlier part are those of each later part. */
 static void a_reload_outlives_its_part(void **state)
 {
     Life *s = *state;
@@ -53,8 +53,8 @@ static void a_reload_outlives_its_part(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* More incidents are to be kept than there is room for since the start: the core cuts the number, and so does a
- * replay. */
+/* A reload may ask to keep more incidents than there is room for since the start: the core cuts the number, and so
+ * does a replay. */
 static void a_reload_beyond_the_limits_can_be_read(void **state)
 {
     Life *s = *state;
@@ -87,7 +87,7 @@ static void come_again(Life *s, int64_t term)
     life_tick(s);
 }
 
-/* A part has only the last word on leadership: none if it was lost, and the newest term. */
+/* A part has only the last event of leadership: none if leadership was lost, otherwise the newest term. */
 static void who_was_deposed_leads_again(void **state)
 {
     Life *s = *state;
@@ -102,7 +102,7 @@ static void who_was_deposed_leads_again(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* While nobody of ours leads, records change and parts end. */
+/* While this controller does not lead, records change and parts end all the same. */
 static void who_is_deposed_records_what_it_sees(void **state)
 {
     Life *s = *state;
@@ -124,7 +124,8 @@ static void who_is_deposed_records_what_it_sees(void **state)
     assert_true(seen.n_decisions > n_decisions);
 }
 
-/* A transaction of an earlier term is answered late, while one of this term is under way: the latter still is. */
+/* A transaction of an earlier term is answered late, while one of the present term is under way: the latter stays
+ * under way. */
 static void an_answer_to_an_earlier_term_ends_nothing(void **state)
 {
     Life *s = *state;
@@ -134,7 +135,7 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
     const int64_t held = s->held_id;
     assert_true(held > 0);
     come_again(s, 8);
-    assert_true(s->held_id > held); /* decided anew */
+    assert_true(s->held_id > held); /* decided again */
     life_tell(s, (Event){.kind = EVENT_OUTCOME,
                          .id = held,
                          .outcome = OUTCOME_REFUSED,
@@ -145,13 +146,13 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
         size = size_of(s);
         life_put_node(s, "n1");
     }
-    assert_true(size >= 32 << 10); /* the second bound, not the first */
+    assert_true(size >= 32 << 10); /* the second bound (half of max_bytes), not the first */
     LifeParts seen = life_check(s);
     assert_int_equal(seen.n_heads, 2);
     assert_int_equal(seen.n_unfit, 1);
 }
 
-/* A decision that was under way when leadership was lost is under way no more, though its answer never comes. */
+/* A decision that was under way when leadership was lost is no longer under way, although its answer never arrives. */
 static void a_lost_term_has_nothing_under_way(void **state)
 {
     Life *s = *state;
@@ -165,11 +166,11 @@ static void a_lost_term_has_nothing_under_way(void **state)
         size = size_of(s);
         life_put_node(s, "n1");
     }
-    assert_true(size < 20 << 10); /* the first bound */
+    assert_true(size < 20 << 10); /* the first bound (a quarter of max_bytes) */
     assert_int_equal(life_check(s).n_unfit, 0);
 }
 
-/* The answer tells of a write that the watch has not shown yet: it is still under way. */
+/* The answer reports a write that the watch has not shown yet: the write is still under way. */
 static void a_write_that_was_not_shown_is_under_way(void **state)
 {
     Life *s = *state;
@@ -190,7 +191,7 @@ static void a_write_that_was_not_shown_is_under_way(void **state)
     assert_int_equal(life_check(s).n_unfit, 1);
 }
 
-/* A tick that comes late calls no node lost, then and in a replay. */
+/* A tick that comes late makes no node count as lost, neither when it is recorded nor in a replay. */
 static void a_stall_is_replayed(void **state)
 {
     char key[KEY_MAX];
@@ -210,7 +211,7 @@ static void a_stall_is_replayed(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* New processes over the same folder: each begins with a head of its own, in the part that is there or a new one. */
+/* New processes use the same folder: each begins with a head of its own, in the existing part or in a new one. */
 static void restarts_go_on(void **state)
 {
     Life *s = *state;
@@ -225,14 +226,14 @@ static void restarts_go_on(void **state)
     assert_true(seen.n_heads > s->n_parts && s->n_parts >= 3);
 }
 
-/* A part that a process leaves as large as a part may be ends with that process. */
+/* A part that has the greatest size ends when the next process starts. */
 static void a_large_part_ends_at_a_start(void **state)
 {
     Life *s = *state;
     life_open(s, LIFE_LARGE);
     life_begin_job(s);
     const uint64_t size = (uint64_t)size_of(s);
-    life_open(s, 4 * size + 4); /* a quarter of that is a byte more */
+    life_open(s, 4 * size + 4); /* a quarter of this is one byte more than the part */
     assert_int_equal(s->n_parts, 1);
     life_open(s, 4 * (uint64_t)size_of(s));
     assert_int_equal(s->n_parts, 2);
@@ -241,7 +242,8 @@ static void a_large_part_ends_at_a_start(void **state)
     assert_int_equal(seen.n_heads, 3);
 }
 
-/* Texts that JSON cannot hold are what the core cannot read, then and in a replay; recording goes on. */
+/* Values that JSON cannot hold are unreadable to the core, when they are recorded and in a replay; the recording
+ * goes on. */
 static void no_value_ends_the_recording(void **state)
 {
     static const char zero[] = "{\"v\":2}\0}", bytes[] = "{\"v\":2,\"name\":\"\xff\x80\"}",
@@ -258,7 +260,8 @@ static void no_value_ends_the_recording(void **state)
     Error err = ERROR_INIT;
     assert_int_equal(file_read(s->path, 1 << 24, &text, NULL, &err), 0);
     assert_non_null(
-        strstr(text, "\"value\":\"{\\\"v\\\":2,\\\"name\\\":\\\"?")); /* what there is of it */
+        strstr(text,
+               "\"value\":\"{\\\"v\\\":2,\\\"name\\\":\\\"?")); /* the value's readable part */
     for (int64_t generation = 1; generation < 6; generation++)
         life_lose_a_rank(s, generation);
     LifeParts seen = life_check(s);
@@ -283,7 +286,8 @@ static void what_an_event_carries_is_kept(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* Two parts are below the bound, or below six times the records: no part of a large cluster is only a snapshot. */
+/* Two parts stay below the bound, or below six times the records, so that no part of a large cluster is only a
+ * snapshot. */
 static void many_records_have_room(void **state)
 {
     char key[KEY_MAX], name[16];
@@ -294,7 +298,8 @@ static void many_records_have_room(void **state)
         life_put(s, key_of("lab", KEY_INCIDENTS, name, key), "{}", 2);
     }
     const int n_parts = s->n_parts;
-    assert_true(n_parts >= 3 && n_parts < 12); /* each has three times the snapshot of before */
+    assert_true(n_parts >= 3 &&
+                n_parts < 12); /* each part is three times as large as the last snapshot */
     s->now_usec += 100 * USEC_PER_SEC;
     LifeParts seen = life_check(s);
     assert_int_equal(seen.n_unfit, 0);

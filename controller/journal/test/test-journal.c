@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-journal.c - what a journal holds is what the core saw, and a replay decides the same. */
+/* test-journal.c - a journal holds what the core saw, and a replay makes the same decisions. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -13,7 +13,7 @@
 typedef struct Seen {
     int n_heads, n_decisions, n_differences, n_events, n_cut;
     bool quiescent;
-    char text[1024]; /* of the last difference */
+    char text[1024]; /* describes the last difference */
 } Seen;
 
 static int on_report(const ReplayReport *r, void *userdata)
@@ -66,7 +66,7 @@ static void write_journal(const Life *s, const char *text, size_t n)
     assert_int_equal(file_write(s->path, text, n, 0, &err), 0);
 }
 
-/* Puts `to` where `from`, of the same length, is found first or last. */
+/* Replaces the first or the last occurrence of `from` by `to`, which has the same length. */
 static void change(const Life *s, const char *from, const char *to, bool last)
 {
     _cleanup_free_ char *text = read_journal(s);
@@ -88,14 +88,14 @@ static void a_life_is_replayed(void **state)
     life_begin_job(s);
     life_lose_a_rank(s, 1);
     life_lose_a_rank(s, 2);
-    assert_true(s->n_decisions >= 9); /* each generation: a world, go, running */
+    assert_true(s->n_decisions >= 9); /* each generation has a world, go and running */
     Seen seen = replay(s->path);
     assert_same(&seen);
     assert_int_equal(seen.n_decisions, s->n_decisions);
     assert_int_equal(seen.n_heads, 1);
 }
 
-/* A small bound: many parts, of which the last two are there, each replayed by itself. */
+/* With a small bound there are many parts. The last two of them exist, and each can be replayed alone. */
 static void parts_stand_alone_and_are_bounded(void **state)
 {
     enum { MAX_BYTES = 256 << 10 };
@@ -160,7 +160,7 @@ static void a_bad_line_is_named(void **state)
     Life *s = *state;
     life_open(s, LIFE_LARGE);
     life_begin_job(s);
-    change(s, "{\"key\":", "[\"key\":", true); /* the last one is followed by ticks */
+    change(s, "{\"key\":", "[\"key\":", true); /* ticks follow the last such line */
     assert_refused(s, "events.jsonl:");
     change(s, "[\"key\":", "{\"key\":", true);
     change(s, "\"nodes\":16", "\"nodes\":-1", false);
@@ -173,7 +173,7 @@ static void a_bad_line_is_named(void **state)
     assert_refused(s, "events.jsonl:1: journal: 2 is not in ");
 }
 
-/* The recorded decision is not the one that this core makes. */
+/* A recorded decision that this core does not make is reported with the core's own decision. */
 static void a_difference_shows_both(void **state)
 {
     Life *s = *state;
@@ -188,11 +188,11 @@ static void a_difference_shows_both(void **state)
     assert_non_null(strstr(seen.text, "+ [\"incident a-1: trainer-died"));
 }
 
-/* Recorded settings are used, and those that were changed on the way. */
+/* A replay uses the recorded settings, and those that a reload changed later. */
 static void settings_are_replayed(void **state)
 {
     Life *s = *state;
-    s->head.config.max_strikes = 1; /* of a rank that dies: its node goes at once */
+    s->head.config.max_strikes = 1; /* one strike would leave a node out at once */
     life_open(s, LIFE_LARGE);
     life_begin_job(s);
     ClusterConfig config = s->head.config;
@@ -202,12 +202,12 @@ static void settings_are_replayed(void **state)
     Seen seen = replay(s->path);
     assert_same(&seen);
 
-    change(s, "\"max_strikes\":2", "\"max_strikes\":1", true); /* then it matters */
+    change(s, "\"max_strikes\":2", "\"max_strikes\":1", true); /* now the decisions differ */
     seen = replay(s->path);
     assert_true(seen.n_differences > 0);
 }
 
-/* A list of nodes that was loaded on the way decides about the world that follows. */
+/* A list of nodes that a reload changed decides about the next world, also in a replay. */
 static void a_list_of_nodes_is_replayed(void **state)
 {
     Life *s = *state;
@@ -220,7 +220,7 @@ static void a_list_of_nodes_is_replayed(void **state)
     Seen seen = replay(s->path);
     assert_same(&seen);
 
-    change(s, "\"admit\":\"n2\"", "\"admit\":\"n1\"", true); /* then it matters */
+    change(s, "\"admit\":\"n2\"", "\"admit\":\"n1\"", true); /* now the decisions differ */
     seen = replay(s->path);
     assert_true(seen.n_differences > 0);
     assert_non_null(strstr(seen.text, " n2 "));
@@ -244,7 +244,8 @@ static void a_disk_that_fails_is_tried_again(void **state)
     char blocked[128];
     Error err = ERROR_INIT;
     life_open(s, 256 << 10);
-    (void)snprintf(blocked, sizeof(blocked), "%s.new/x", s->path); /* no part can begin */
+    (void)snprintf(blocked, sizeof(blocked), "%s.new/x",
+                   s->path); /* so that no new part can begin */
     assert_int_equal(folder_make(blocked, &err), 0);
     life_begin_job(s);
     int64_t generation = 1;

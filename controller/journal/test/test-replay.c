@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-replay.c - a journal that was cut or changed anywhere: what is whole is replayed, what is not is named, and what
- * differs is told once. */
+/* test-replay.c - a journal that was cut or changed anywhere: whole lines are replayed, bad lines are named, and a
+ * difference is reported once. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/memory.h"
@@ -13,8 +13,8 @@ enum { LINES_MAX = 512 };
 
 typedef struct Told {
     int n_calls, n_heads, n_events, n_then, n_alone, n_differ, n_cut, n_ignored;
-    size_t line; /* of the last difference or cut */
-    int ends_at; /* the call whose result is 7; 0: none */
+    size_t line; /* line of the last difference or cut */
+    int ends_at; /* on_report() returns 7 at this call; 0: at none */
 } Told;
 
 static int on_report(const ReplayReport *r, void *userdata)
@@ -37,10 +37,10 @@ static int on_report(const ReplayReport *r, void *userdata)
 
 static char *text;
 static size_t n_text;
-static const char *lines[LINES_MAX]; /* their beginnings, and the end */
+static const char *lines[LINES_MAX]; /* the beginning of each line, and the end of the text */
 static size_t n_lines;
 
-/* A life of one failure, in one part. */
+/* Records a life with one failure, in one part. */
 static int begin(void **state)
 {
     (void)life_setup(state);
@@ -74,7 +74,7 @@ static int replay_bytes(const Life *s, const char *bytes, size_t n, Told *told, 
 
 static bool is_decision(size_t line) { return strncmp(lines[line], "{\"decision\"", 11) == 0; }
 
-/* Joins the lines, with another text in the place of one ("" leaves it out), or before it. */
+/* Replays the lines with another text in place of one line ("" leaves the line out), or before that line. */
 static int replay_with(const Life *s, size_t line, const char *instead, bool before, Told *told,
                        Error *err)
 {
@@ -89,8 +89,8 @@ static int replay_with(const Life *s, size_t line, const char *instead, bool bef
 
 /* ---- tests ---- */
 
-/* At each byte: every whole line before it counts, half a line is told as cut, and without a whole head it is no
- * journal. */
+/* A journal may be cut at any byte: every whole line before the cut counts, half a line is reported as cut, and
+ * without a whole head the file is not a journal. */
 static void it_may_be_cut_anywhere(void **state)
 {
     const Life *s = *state;
@@ -100,7 +100,7 @@ static void it_may_be_cut_anywhere(void **state)
         for (size_t n = first; n < last; n += line == 0 || n + 3 >= last ? 1 : 41) {
             Told told = {0};
             Error err = ERROR_INIT;
-            const bool whole = n == last - 1; /* but for the end of the line */
+            const bool whole = n == last - 1; /* only the line's newline is missing */
             int r = replay_bytes(s, text, n, &told, &err);
             if (line == 0 && !whole) {
                 assert_int_equal(r, -EINVAL);
@@ -120,7 +120,8 @@ static void it_may_be_cut_anywhere(void **state)
     assert_int_equal(n_then, s->n_decisions);
 }
 
-/* A line that no dying writer left: nothing behind it can be trusted. */
+/* A bad line in the middle, which no dying writer can have left, ends the replay: the lines after it cannot be
+ * trusted. */
 static void a_bad_line_within_ends_it(void **state)
 {
     const Life *s = *state;
@@ -135,7 +136,7 @@ static void a_bad_line_within_ends_it(void **state)
     }
 }
 
-/* A decision that was not made then differs, once, and all others are compared on. */
+/* A decision that was not recorded differs, and all other decisions are still compared. */
 static void a_decision_that_was_not_made(void **state)
 {
     const Life *s = *state;
@@ -153,7 +154,7 @@ static void a_decision_that_was_not_made(void **state)
     assert_int_equal(n_tried, s->n_decisions);
 }
 
-/* One that only then was made, and one that was made for another job. */
+/* A decision that only the recorded core made differs, and so does one that was recorded for another job. */
 static void a_decision_that_is_not_made_now(void **state)
 {
     const Life *s = *state;
@@ -183,13 +184,13 @@ static void a_decision_that_is_not_made_now(void **state)
     assert_int_equal(told.n_then, s->n_decisions);
 }
 
-/* A handler's result other than 0 ends the replay there and is its result, whatever report the handler received. */
+/* If the handler returns a value other than 0, the replay ends there with that value, whatever the report was. */
 static void a_handler_ends_it(void **state)
 {
     const Life *s = *state;
     Told all = {0};
     Error err = ERROR_INIT;
-    char twice[65536]; /* the end is told, too */
+    char twice[65536]; /* a cut line at the end is reported, too */
     const int n = snprintf(twice, sizeof(twice), "%s{\"tick\":tr\n%s{\"tick\":tr", text, text);
     assert_true(n < (int)sizeof(twice));
     assert_int_equal(replay_bytes(s, twice, (size_t)n, &all, &err), 0);
@@ -204,7 +205,7 @@ static void a_handler_ends_it(void **state)
     }
 }
 
-/* A line that a later version writes is passed over, and reported; a line that no version writes is refused. */
+/* A line of a later version is skipped and reported; a line that no version writes is refused. */
 static void lines_of_others(void **state)
 {
     const Life *s = *state;
@@ -249,7 +250,7 @@ static void lines_of_others(void **state)
     }
 }
 
-/* A line of 16 MiB is none of ours; one that is a byte shorter is only unreadable. */
+/* A line of 16 MiB is refused; a line that is one byte shorter is only unreadable. */
 static void a_line_without_an_end(void **state)
 {
     enum { MAX = 16 << 20 };
@@ -268,7 +269,7 @@ static void a_line_without_an_end(void **state)
     assert_non_null(strstr(err.text, "the line is longer than 16 MiB"));
 }
 
-/* Replays that end early. */
+/* Runs replays that end early. */
 static void replay_once(void *arg)
 {
     const Life *s = arg;
@@ -280,7 +281,7 @@ static void replay_once(void *arg)
     assert_int_equal(replay_with(s, at, "{\"tick\":tr\n", false, &told, &err), -EINVAL);
     assert_int_equal(replay_with(s, at, "[]\n", true, &told, &err), -EINVAL);
     assert_int_equal(replay_with(s, at, "", false, &told, &err), 0);
-    assert_int_equal(replay_with(s, at, text, true, &told, &err), 0); /* two heads and more */
+    assert_int_equal(replay_with(s, at, text, true, &told, &err), 0); /* with a second head */
 }
 
 static void nothing_stays_in_memory(void **state) { leaks_none(replay_once, *state); }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-ledger.c - life_check(): the parts against the ledger. */
+/* testing-ledger.c - life_check(): compares the parts with the ledger. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -9,15 +9,15 @@
 
 typedef struct Walk {
     const Life *life;
-    size_t next;     /* in the ledger */
-    json_t *present; /* key, or "" for leadership -> its last line, in the order of time */
+    size_t next;     /* index of the next entry in the ledger */
+    json_t *present; /* key ("" for leadership) -> its last line, in the order of time */
     json_t *config;
     LifeParts seen;
-    /* of the part that is read */
+    /* The part that is being read: */
     const char *path;
-    json_t *lines; /* null: cannot be read */
+    json_t *lines; /* null: the line cannot be read */
     size_t line;
-    /* of its replay */
+    /* The replay of that part: */
     size_t n_reported;
     int n_then;
     bool fit;
@@ -50,7 +50,7 @@ static int64_t number(const json_t *line, const char *key)
     return json_integer_value(json_object_get(line, key));
 }
 
-/* Passes over so many entries of the ledger, which no part has. */
+/* Skips as many entries of the ledger as `said` reports lost; they are in no part. */
 static void lose(Walk *w, const json_t *said)
 {
     int64_t events = 0, decisions = 0;
@@ -68,7 +68,7 @@ static void lose(Walk *w, const json_t *said)
     w->seen.lost_decisions += decisions;
 }
 
-/* Passes over the restart after which a head was written, if one comes next. */
+/* Skips the restart after which a head was written, if the ledger has one next. */
 static void restart(Walk *w, const json_t *head)
 {
     const int64_t lost = number(head, "lost_events") + number(head, "lost_decisions");
@@ -92,7 +92,7 @@ static void expect_line(const Walk *w, const json_t *line, const json_t *expecte
 {
     _cleanup_json_ json_t *wanted = expected ? json_deep_copy(expected) : json_null();
     const char *value = json_string_value(json_object_get(wanted, "value"));
-    if (value && strcmp(value, "?") == 0) { /* it ends with what no record ends with */
+    if (value && strcmp(value, "?") == 0) { /* the value ends with bytes that no record ends with */
         const char *written = json_string_value(json_object_get(line, "value"));
         assert_non_null(written);
         assert_true(strlen(written) >= 3);
@@ -139,7 +139,7 @@ static json_t *read_lines(const char *path)
     return lines;
 }
 
-/* The name that a replay gives the event of a line. */
+/* Writes the name that a replay gives the event of a line. */
 static void name_of(const json_t *line, char *ret, size_t size)
 {
     const char *key = json_string_value(json_object_get(line, "key"));
@@ -155,7 +155,7 @@ static void name_of(const json_t *line, char *ret, size_t size)
         (void)snprintf(ret, size, "%s", json_object_get(line, "deposed") ? "deposed" : "tick");
 }
 
-/* Each line is told once, in order, as what it is. */
+/* Checks that each line is reported once, in order, and with its kind and content. */
 static int on_report(const ReplayReport *r, void *userdata)
 {
     char name[512];
@@ -168,7 +168,7 @@ static int on_report(const ReplayReport *r, void *userdata)
     }
     if (r->kind == REPLAY_DECISION && !r->then)
         return 0;
-    while (w->n_reported + 1 < r->line) /* settings are not told */
+    while (w->n_reported + 1 < r->line) /* settings are not reported */
         assert_non_null(json_object_get(json_array_get(w->lines, w->n_reported++), "config"));
     assert_int_equal(r->line, ++w->n_reported);
     switch (r->kind) {
@@ -220,7 +220,7 @@ static void take_part(Walk *w, const char *path)
     w->n_reported = 0;
     w->n_then = 0;
     int r = journal_replay(path, on_report, w, &err);
-    if (n_heads == 0) /* the disk took nothing of it, or half a head */
+    if (n_heads == 0) /* the disk stored nothing of it, or half a head */
         assert_int_equal(r, -EINVAL);
     else if (r != 0)
         fail_msg("%s", err.text);
@@ -236,7 +236,7 @@ LifeParts life_check(Life *s)
     for (int i = 1; i <= s->n_parts; i++) {
         take_part(&w, life_part(s, i, path));
     }
-    restart(&w, end); /* if the last one wrote no head */
+    restart(&w, end); /* if the last controller wrote no head */
     lose(&w, end);
     assert_int_equal(w.next, json_array_size(s->ledger));
     json_decref(w.present);

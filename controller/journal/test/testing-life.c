@@ -21,7 +21,7 @@ static const char job_text[] =
 
 /* ---- the ledger ---- */
 
-static Life *lives; /* the one whose lines of the log are kept */
+static Life *lives; /* the Life that keeps what is logged */
 
 static void keep_said(_unused_ LogLevel level, const char *text)
 {
@@ -47,7 +47,7 @@ const char *life_part(const Life *s, int n, char ret[128])
     return ret;
 }
 
-/* Gives a part that has begun its second name. */
+/* Gives a new part its second name. */
 static void keep_part(Life *s)
 {
     struct stat st;
@@ -58,7 +58,7 @@ static void keep_part(Life *s)
     assert_int_equal(link(s->path, life_part(s, ++s->n_parts, name)), 0);
 }
 
-/* Each line has its own time, so that the ledger has no two that are alike. */
+/* Gives each line its own time, so that no two lines of the ledger are equal. */
 static void stamp(Life *s, Event *event)
 {
     event->now_usec = ++s->now_usec;
@@ -114,7 +114,7 @@ void life_put(Life *s, const char *key, const char *value, size_t n_value)
     json_t *line = json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)s->revision);
     if (value && strnlen(value, n_value) == n_value &&
         json_object_set_new(line, "value", json_stringn(value, n_value)) < 0)
-        json_object_set_new(line, "value", json_string("?")); /* something that is not a record */
+        json_object_set_new(line, "value", json_string("?")); /* stands for an unreadable value */
     else if (value && strnlen(value, n_value) < n_value)
         json_object_set_new(line, "value", json_string("?"));
     if (value && event.kind == EVENT_SPEC)
@@ -201,7 +201,7 @@ void life_begin_core(Life *s)
     s->cluster = cluster_init(s->memory, &s->head.limits, &s->head.config);
 }
 
-/* Returns the numbers of events and decisions that the last journal, when it ended, logged as not written. */
+/* Returns the numbers of events and decisions that the journal, when it was freed, logged as not written. */
 json_t *life_end_journal(Life *s)
 {
     long long events = 0, decisions = 0;
@@ -256,7 +256,7 @@ int life_setup(void **state)
     s->head.config.incidents_kept = 5;
     s->head.config.max_strikes = 0;
     s->now_usec = clock_boottime_usec() +
-                  1000 * USEC_PER_SEC; /* a journal that cannot begin goes by that clock */
+                  1000 * USEC_PER_SEC; /* a journal that cannot begin uses this clock */
     s->ledger = json_array();
     lives = s;
     log_lend(keep_said);
@@ -330,7 +330,7 @@ void life_begin_job(Life *s)
     PUT(s, spec_record, &spec, key_of("lab", KEY_SPECS, "a", key));
     DesiredRecord desired = {.min = 1, .max = 2};
     PUT(s, desired_record, &desired, key_of("lab", KEY_DESIRED, "a", key));
-    s->now_usec += USEC_PER_SEC; /* at once none goes: a node may have vanished just before */
+    s->now_usec += USEC_PER_SEC; /* go needs a grace: a node may have vanished just before */
     life_tick(s);
     bring_up(s, 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-execute.c - what the transaction of a decision compares, writes and removes, key by key. etcd_txn() is the
- * test's (--wrap): it keeps a transaction as lines of text. */
+/* test-execute.c - what the transaction of a decision compares, writes and removes, key by key. The test replaces
+ * etcd_txn() (--wrap) and keeps each transaction as lines of text. */
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "controller/leader/execute.h"
@@ -15,7 +15,8 @@
 int __wrap_etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                     size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
-/* "if KEY modified 5", "if KEY created 5", "put KEY", "delete KEY", "delete all KEY": one a line. */
+/* The transaction, one operation per line: "if KEY modified 5", "if KEY created 5", "put KEY", "delete KEY", "delete
+ * all KEY". */
 static char sent[16384];
 static char *values[64], *keys[64];
 static size_t n_values;
@@ -46,9 +47,9 @@ int __wrap_etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_c
         if (ops[i].kind != ETCD_PUT)
             continue;
         assert_true(n_values < ELEMENTSOF(values));
-        for (size_t k = 0; k < n_values; k++) /* etcd takes no transaction that puts a key twice */
+        for (size_t k = 0; k < n_values; k++) /* etcd refuses a transaction that puts a key twice */
             assert_string_not_equal(keys[k], ops[i].key);
-        char removed[KEY_MAX + 16]; /* nor one that puts what it deletes */
+        char removed[KEY_MAX + 16]; /* it also refuses to put and delete one key */
         (void)snprintf(removed, sizeof(removed), "\ndelete %s\n", ops[i].key);
         assert_null(strstr(sent, removed));
         keys[n_values] = strdup(ops[i].key);
@@ -99,7 +100,7 @@ static bool draw(void *ret, size_t n)
 static const Rights all_rights = {.may = {[KEY_SECRETS] = true, [KEY_ALERTS] = true}};
 static const Rights no_rights;
 
-/* A decision on job a that compares nothing but the term. */
+/* Returns a decision about job a that compares only the term. */
 static Decision plain(void)
 {
     return (Decision){.id = 1,
@@ -152,7 +153,7 @@ static void the_term_and_what_was_decided_upon_are_compared(_unused_ void **stat
     d.world_revision = 11;
     d.phase_revision = 12;
     d.checkpoints_revision = 13;
-    d.desired_revision = 0; /* there must be none */
+    d.desired_revision = 0; /* the record must not exist */
     assert_int_equal(send(feed, &all_rights, &d), 0);
     assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
                               "if " CLUSTER "worlds/a modified 11\n"
@@ -201,7 +202,7 @@ static void each_record_that_is_written_is_compared(_unused_ void **state)
 
 /* ---- what is written ---- */
 
-/* Fields of a later version, in what stands there and in what was there last. */
+/* Fields of a later version are kept, whether they are in the present text or in the last readable one. */
 static void fields_of_others_are_kept(_unused_ void **state)
 {
     static const struct {
@@ -225,7 +226,7 @@ static void fields_of_others_are_kept(_unused_ void **state)
         (void)key_of("lab", all[i].kind, all[i].name, key);
         (void)snprintf(text, sizeof(text), "{\"later\":\"word\",%s", value_of(key) + 1);
         read_text(feed, key, text);
-        if (all[i].is_put_back && all[i].kind != KEY_PHASES) /* lost, the phase is not */
+        if (all[i].is_put_back && all[i].kind != KEY_PHASES) /* these are lost, except the phase */
             read_text(feed, key, NULL);
     }
     assert_int_equal(send(feed, &all_rights, &d), 0);
@@ -243,7 +244,7 @@ static void a_lost_job_file_is_put_back_byte_by_byte(_unused_ void **state)
     Decision d = plain();
     d.put_spec = true;
     d.spec_revision = 31;
-    assert_int_equal(send(feed, &all_rights, &d), -ENOENT); /* nobody remembers it */
+    assert_int_equal(send(feed, &all_rights, &d), -ENOENT); /* the text is not remembered */
     assert_string_equal(sent, "\n");
     const SpecRecord spec = {.spec = (char[]){"{}"},
                              .submission = "0123456789abcdef0123456789abcdef"};
@@ -251,7 +252,7 @@ static void a_lost_job_file_is_put_back_byte_by_byte(_unused_ void **state)
     char text[1024];
     (void)snprintf(text, sizeof(text), "{ \"later\":  1, %s", encoded + 1);
     read_text(feed, CLUSTER "specs/a", text);
-    read_text(feed, CLUSTER "phases/a", "{}"); /* something of the job is left */
+    read_text(feed, CLUSTER "phases/a", "{}"); /* one record of the job is left */
     read_text(feed, CLUSTER "specs/a", NULL);
     assert_int_equal(send(feed, &all_rights, &d), 0);
     assert_string_equal(value_of(CLUSTER "specs/a"), text);
@@ -268,7 +269,7 @@ static RecordHealth health_of(Feed *feed, const char *key, const char *text)
     return event.health;
 }
 
-/* It is there, and what it was before is still known. */
+/* An unreadable record exists, and its last content is still known. */
 static void what_cannot_be_read_is_not_gone(_unused_ void **state)
 {
     Feed *feed = feed_new("lab");
@@ -329,13 +330,13 @@ static void a_world_has_its_own_secret_or_none(_unused_ void **state)
         assert_sent("delete " SECRET);
         assert_not_sent("put " SECRET);
     }
-    assert_int_equal(send_world(both, &all_rights, 1), 0); /* it meets nobody */
+    assert_int_equal(send_world(both, &all_rights, 1), 0); /* one rank needs no secret */
     assert_sent("delete " SECRET);
-    assert_int_equal(send_world(both, &no_rights, 2), 0); /* they would be denied */
+    assert_int_equal(send_world(both, &no_rights, 2), 0); /* secrets would be denied */
     assert_not_sent("secrets");
     noise = false;
     assert_int_equal(send_world(both, &all_rights, 2), -EIO);
-    assert_string_equal(sent, "\n"); /* and no world without one */
+    assert_string_equal(sent, "\n"); /* no world is written without a secret */
     (void)feed_free(both);
     (void)feed_free(first);
     (void)feed_free(second);
@@ -350,7 +351,7 @@ static void a_generation_goes_and_no_other(_unused_ void **state)
     d.remove_generation = 1;
     assert_int_equal(send(feed, &all_rights, &d), 0);
     assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
-                              "delete all " CLUSTER "ranks/a/1/\n" /* nothing of 10 */
+                              "delete all " CLUSTER "ranks/a/1/\n" /* not generation 10 */
                               "delete " CLUSTER "rendezvous/a/1\n");
     (void)feed_free(feed);
 }
@@ -364,7 +365,7 @@ static void a_job_goes_and_no_other(_unused_ void **state)
                                   "delete " CLUSTER "phases/a\n"
                                   "delete " CLUSTER "checkpoints/a\n"
                                   "delete " CLUSTER "progress/a\n";
-    static const char folders[] = "delete all " CLUSTER "ranks/a/\n" /* nothing of ab */
+    static const char folders[] = "delete all " CLUSTER "ranks/a/\n" /* not those of job ab */
                                   "delete all " CLUSTER "rendezvous/a/\n";
     char all[2048];
     Feed *feed = feed_new("lab");
@@ -379,7 +380,7 @@ static void a_job_goes_and_no_other(_unused_ void **state)
     (void)feed_free(feed);
 }
 
-/* One decision may name several things that go, and none hides another. */
+/* A decision may remove several things at once, and each of them is removed. */
 static void what_goes_together_goes(_unused_ void **state)
 {
     Feed *feed = feed_new("lab");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-leader.c - the leader's shell without the program around it: several of them in this process, on one loop and a
- * real etcd. Nothing here is linked of HTTP, systemd's messages, settings files or alerting. */
+/* test-leader.c - the leader's shell without the program around it: several Leaders in this process, on one loop and
+ * a real etcd. The test is linked without HTTP, systemd's messages, settings files and alerting. */
 #include "controller/leader/leader.h"
 
 #include "base/clock.h"
@@ -15,14 +15,14 @@
 typedef struct Program {
     Lab *lab;
     Etcd *etcd;
-    Journal *journal; /* NULL: none */
+    Journal *journal; /* NULL: nothing is recorded */
     Leader *leader;
     LeaderSettings settings;
     int n_loaded, n_leads, n_ended, n_answered[3] /* by Outcome */;
-    int ended; /* what LeaderEvents.ended said */
+    int ended; /* the result that LeaderEvents.ended reported */
     int n_read, n_observed, n_views;
     int64_t shown;
-    bool was_first; /* every record was read before the core knew it */
+    bool was_first; /* a record was reported as read before the core knew it */
 } Program;
 
 static void on_loaded(void *userdata)
@@ -85,7 +85,7 @@ static void on_ended(void *userdata, int r)
     p->ended = r;
 }
 
-static uint8_t drawn; /* the byte that a secret is made of; 0: nothing can be drawn */
+static uint8_t drawn; /* the byte that secrets are made of; 0: nothing can be drawn */
 
 static bool draw(void *ret, size_t n)
 {
@@ -163,8 +163,8 @@ static int count_jobs(const Program *p)
 
 /* ---- tests ---- */
 
-/* From an empty etcd to a world, its leader's end, and the next one: both in this process, beside a third that leads
- * another cluster and must not hear of it. */
+/* From an empty etcd to a world, to its leader's end, and to the next leader, both in this process. A third Leader
+ * leads another cluster and must see nothing of this. */
 static void one_leads_after_the_other_in_one_process(void **state)
 {
     Lab *lab = *state;
@@ -204,8 +204,8 @@ static void one_leads_after_the_other_in_one_process(void **state)
     end(&other);
 }
 
-/* It goes with a transaction under way, and the client of etcd stays: nothing may come back to what was freed. The
- * next one, on the same client, waits for the lease and leads. */
+/* A Leader is freed with a transaction under way, and the client of etcd stays: no answer may reach what was freed.
+ * The next Leader, on the same client, waits for the lease and leads. */
 static void the_next_one_may_have_the_same_client(void **state)
 {
     Lab *lab = *state;
@@ -227,7 +227,7 @@ static void the_next_one_may_have_the_same_client(void **state)
     train(lab, 1, 1);
     assert_int_equal(version_at(lab, KEY_WORLDS, "a"), 1);
 
-    /* It is freed while it says that it leaves, and while it gives its lease back. */
+    /* A Leader is freed while it writes that it leaves, and while it revokes its lease. */
     leader_leave(p.leader);
     p.leader = leader_free(p.leader);
     open_leader(&p);
@@ -252,7 +252,7 @@ static int on_report(const ReplayReport *r, void *userdata)
     return 0;
 }
 
-/* Decisions follow the new settings, the election shows them, and a replay of the journal knows them. */
+/* Decisions follow the new settings, the election shows them, and a replay of the journal uses them. */
 static void it_is_configured_anew(void **state)
 {
     Lab *lab = *state;
@@ -278,10 +278,10 @@ static void it_is_configured_anew(void **state)
     end(&p);
     int n_decisions = 0;
     assert_int_equal(journal_replay(path, on_report, &n_decisions, &err), 0);
-    assert_true(n_decisions >= 4); /* starting, go, running, recovering */
+    assert_true(n_decisions >= 4); /* decisions: starting, go, running, recovering */
 }
 
-/* A secret is made of what the program draws; without it there is no world, and later there is one. */
+/* A secret is made of the bytes that the program draws: without them no world is placed, and later one is. */
 static void a_world_waits_for_random_bytes(void **state)
 {
     Lab *lab = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-secret.c - the secret of a world: written with it or not at all, another for each, and never in the way of a
- * decision. Against a real member. */
+/* test-secret.c - the secret of a world: written with the world or not at all, another one for each world, and never
+ * an obstacle to a decision. Uses a real member of etcd. */
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "controller/leader/execute.h"
@@ -27,7 +27,7 @@ typedef struct Lab {
     int64_t term, generation;
 } Lab;
 
-/* The user has what a controller had before there were secrets. */
+/* Opens a client of etcd. If limited, its user has the rights that a controller had before there were secrets. */
 static void open_lab(Lab *lab, bool limited)
 {
     Error err = ERROR_INIT;
@@ -80,7 +80,7 @@ static void see_node(Lab *lab, const char *name, const char *features)
 
 static bool draw(void *ret, size_t n) { return getrandom(ret, n, 0) == (ssize_t)n; }
 
-/* The next world, on n1 and n2. */
+/* Places the next world, on n1 and n2; size 0 removes the job. */
 static int decide(Lab *lab, bool may_secrets, int size)
 {
     static WorldRun runs[] = {{.node = "n1", .incarnation = 7, .slots = 1},
@@ -112,7 +112,7 @@ static int decide(Lab *lab, bool may_secrets, int size)
     return done;
 }
 
-/* The secret of the present world; "" when it has none, also when an earlier one's still lies there. */
+/* Reads the secret of the present world; "" if the world has none, even if an earlier world's secret still exists. */
 static void read_secret(Lab *lab, char ret[SECRET_TEXT_BYTES])
 {
     char key[KEY_MAX];
@@ -154,7 +154,7 @@ static void a_secret_comes_with_each_world(void **state)
     assert_int_equal(strlen(second), 64);
     assert_string_not_equal(first, second);
 
-    /* One rank meets nobody; a node that does not know secrets, or is gone, could not join. */
+    /* One rank needs no secret; a node that does not know secrets, or does not exist, could not join. */
     assert_int_equal(decide(&lab, true, 1), 1);
     read_secret(&lab, first);
     assert_string_equal(first, "");
@@ -171,7 +171,7 @@ static void a_secret_comes_with_each_world(void **state)
     read_secret(&lab, first);
     assert_string_equal(first, "");
 
-    /* It goes with the job. */
+    /* The secret is removed with the job. */
     see_node(&lab, "n2", "secrets");
     assert_int_equal(decide(&lab, true, 2), 1);
     assert_int_equal(decide(&lab, true, 0), 1);
@@ -181,7 +181,7 @@ static void a_secret_comes_with_each_world(void **state)
     close_lab(&lab);
 }
 
-/* etcd denies the whole of a transaction for one operation: without the right, worlds are decided as before. */
+/* etcd denies a whole transaction because of one operation: without the right, worlds are decided as before. */
 static void a_leader_without_the_right_still_decides(void **state)
 {
     (void)state;

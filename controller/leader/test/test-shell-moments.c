@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shell-moments.c - the leader's shell in the middle of something: it is freed, is deposed, leaves, is asked for
- * the same once more, or may not write, while a read, a decision or a standstill is under way. */
+/* test-shell-moments.c - the leader's shell while a read, a decision or a standstill is under way: the Leader is
+ * freed, is deposed, leaves, is asked for the same again, or may not write. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "controller/core/step/survey.h"
@@ -22,7 +22,7 @@ static void delete_job(const char *name)
     }
 }
 
-/* Job b did not fit beside a, which is gone: what is there is to be read in a second. */
+/* Job b did not fit beside a, which was then removed: within a second all records must be read again. */
 static void need_room(void)
 {
     begin();
@@ -37,7 +37,7 @@ static EtcdCall *begin_room_read(void)
 {
     need_room();
     const int before = seen.n_reads;
-    pass(900 * USEC_PER_MSEC); /* one read serves many */
+    pass(900 * USEC_PER_MSEC); /* one read serves many removals */
     assert_int_equal(seen.n_reads, before);
     pass(200 * USEC_PER_MSEC);
     assert_int_equal(told.n_ended, 0);
@@ -50,7 +50,7 @@ static bool has_job(const char *name)
     return cluster_survey_job(leader_view(leader).cluster, 0, &job) && !strcmp(job.name, name);
 }
 
-/* Job d did not fit either, and again there is room: the read that is under way is waited for. */
+/* Job d does not fit either, and there is room again: the read that is under way is not followed by a second one. */
 static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
 {
     EtcdCall *read = begin_room_read();
@@ -71,7 +71,7 @@ static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
     assert_true(has_job("b") || has_job("d"));
 }
 
-/* A decision without an answer has read everything meanwhile. */
+/* A decision without an answer causes a read of all records: an older read must then take nothing away. */
 static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void **state)
 {
     EtcdCall *room = begin_room_read();
@@ -80,7 +80,7 @@ static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void *
     show_all();
     pass(5 * USEC_PER_MSEC);
     cordon("n1");
-    answer(under_way(false), LOST_BEFORE); /* of a world of c */
+    answer(under_way(false), LOST_BEFORE); /* the transaction for job c's world */
     pass(USEC_PER_SEC);
     answer(last_under_way(true), GIVEN);
     assert_true(is_cordoned("n1"));
@@ -89,12 +89,12 @@ static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void *
     assert_true(is_cordoned("n1"));
     assert_true(has_job("c"));
     delete_key("/sdtrain/lab/cordons/n1");
-    list_all(); /* it is still known that it was there */
+    list_all(); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
     settle();
 }
 
-/* ---- it is freed ---- */
+/* ---- the Leader is freed ---- */
 
 static void need_room_and_wait(void) { need_room(); }
 static void read_for_room(void) { (void)begin_room_read(); }
@@ -141,7 +141,7 @@ static void ask_for_rights(void)
     assert_true(n_under_way() > 1);
 }
 
-/* tear_down() sees what it has left behind: a timer, a request, a handler. */
+/* tear_down() finds what a freed Leader leaves behind: a timer, a request, a handler. */
 static void it_may_go_in_the_middle_of_anything(void **state)
 {
     static void (*const middle[])(void) = {need_room_and_wait, read_for_room, wait_to_read_again,
@@ -154,9 +154,10 @@ static void it_may_go_in_the_middle_of_anything(void **state)
     }
 }
 
-/* ---- it stands still ---- */
+/* ---- the Leader stands still ---- */
 
-/* It is elected once more, and what it waited for before is over. */
+/* A Leader that stood still and was deposed stands still again after its next election; the earlier pause does not
+ * count. */
 static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **state)
 {
     (void)stand_still();
@@ -183,7 +184,7 @@ static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **st
     assert_int_equal(deaths_told(), 2);
 }
 
-/* Its end is not a death, and the row is over: the next one need not wait. */
+/* A Leader that stands still writes that it leaves: its end is not a death, so the next controller need not wait. */
 static void who_stands_still_says_that_it_leaves(_unused_ void **state)
 {
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
@@ -196,7 +197,7 @@ static void who_stands_still_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* The same of one that is the first and has not read the cluster. */
+/* A Leader that is elected but has not read the cluster also writes that it leaves. */
 static void who_has_not_read_all_says_that_it_leaves(_unused_ void **state)
 {
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
@@ -211,7 +212,7 @@ static void who_has_not_read_all_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* The times in records that are kept for people are of the clock that people have. */
+/* Times in records that are kept for people are CLOCK_REALTIME. */
 static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -223,15 +224,15 @@ static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **sta
                      0);
     assert_in_range(record.still_until_usec, now_usec + 29 * USEC_PER_SEC,
                     now_usec + 30 * USEC_PER_SEC);
-    assert_int_equal(record.n_before, 1); /* the record of the second told of no name */
+    assert_int_equal(record.n_before, 1); /* the second leader's record named no earlier death */
     assert_string_equal(record.before[0].name, "e");
     assert_in_range(record.before[0].at_usec, now_usec - USEC_PER_SEC, now_usec);
     leader_record_clear(&record);
 }
 
-/* ---- it is deposed ---- */
+/* ---- the Leader is deposed ---- */
 
-/* By a read, and by the election, which hears of it later. */
+/* A Leader that is deposed by a read, and later again by the election, can lead again. */
 static void who_was_deposed_twice_leads_again(_unused_ void **state)
 {
     begin();
@@ -249,7 +250,8 @@ static void who_was_deposed_twice_leads_again(_unused_ void **state)
     assert_int_equal(generation(), 1);
 }
 
-/* Its guard is the old term: it is refused, and the decision of the new term counts. */
+/* A decision of an earlier term has the old term as its guard: it is refused, and the decision of the new term
+ * counts. */
 static void a_decision_of_an_earlier_term_does_no_harm(_unused_ void **state)
 {
     begin();
@@ -276,7 +278,7 @@ static int strike_always(const char *point)
     return strcmp(point, "decide.world.before") == 0 ? -EIO : 0;
 }
 
-/* It is not told as done, and is tried again ever later. */
+/* A decision that cannot begin is not reported as done, and is tried again after longer and longer pauses. */
 static void a_decision_that_cannot_begin_does_not_spin(_unused_ void **state)
 {
     fault_lend(strike_always);
@@ -326,8 +328,8 @@ static void put_running(const char *node, int rank)
     free(text);
 }
 
-/* The loop was busy for a moment: that the last rank runs came just before the deadline for the start, and both
- * wait. */
+/* After a short stall of the loop two things are due: the news that the last rank runs, which came just before the
+ * start deadline, and the deadline. The news is handled first. */
 static void news_come_before_deadlines(_unused_ void **state)
 {
     begin();
@@ -346,7 +348,8 @@ static void news_come_before_deadlines(_unused_ void **state)
 
 /* ---- requests that cannot begin ---- */
 
-/* The transaction, and the read of what became of it: nobody is deposed, and nothing is told as done. */
+/* Neither the transaction nor the read of its outcome can begin: the Leader is not deposed, and nothing is reported
+ * as done. */
 static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
 {
     list_all();
@@ -369,7 +372,7 @@ static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
     assert_int_equal(seen.n_failed, before);
     cordon("n1");
     answer(under_way(true), GIVEN);
-    assert_true(is_cordoned("n1")); /* by that read */
+    assert_true(is_cordoned("n1")); /* by the read above */
     delete_key("/sdtrain/lab/cordons/n1");
     settle();
     assert_int_equal(generation(), 1);
@@ -380,7 +383,7 @@ static void what_did_not_fit_is_read_when_a_read_can_begin(_unused_ void **state
     need_room();
     seen.fails = -ENOMEM;
     pass(3500 * USEC_PER_MSEC);
-    assert_int_equal(seen.n_failed, 3); /* one each second */
+    assert_int_equal(seen.n_failed, 3); /* one per second */
     seen.fails = 0;
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
@@ -388,7 +391,8 @@ static void what_did_not_fit_is_read_when_a_read_can_begin(_unused_ void **state
     settle();
 }
 
-/* It cannot say that it leaves, and ends without a word; or says so, and cannot give its lease back. */
+/* A Leader that cannot write that it leaves ends at once; so does a Leader that can write this, but cannot revoke
+ * its lease. */
 static void who_cannot_write_leaves_at_once(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -405,7 +409,7 @@ static void who_cannot_write_leaves_at_once(void **state)
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
         assert_int_equal(n_under_way(), 0);
-        leader_leave(leader); /* it has left */
+        leader_leave(leader); /* it has left already */
         pass(5 * USEC_PER_SEC);
         assert_int_equal(told.n_ended, 1);
         (void)tear_down(state);
@@ -413,7 +417,7 @@ static void who_cannot_write_leaves_at_once(void **state)
     }
 }
 
-/* Whatever etcd says to its last words: it has left. */
+/* Whatever etcd answers to the last requests, the Leader has left. */
 static void who_is_refused_its_last_words_has_left(void **state)
 {
     static const AnswerKind kinds[] = {DENIED, LOST_BEFORE, LOST_AFTER};
@@ -421,10 +425,10 @@ static void who_is_refused_its_last_words_has_left(void **state)
         begin();
         settle();
         leader_leave(leader);
-        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* that it leaves */
+        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* to the write that it leaves */
         assert_int_equal(told.n_ended, 0);
         assert_int_equal(seen.n_revoked, 1);
-        answer(under_way(false), kinds[i / 2]); /* its lease */
+        answer(under_way(false), kinds[i / 2]); /* to the end of its lease */
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
         (void)tear_down(state);
@@ -434,7 +438,7 @@ static void who_is_refused_its_last_words_has_left(void **state)
 
 /* ---- records that cannot be read ---- */
 
-/* The core hears that they are there: a cordon that nobody can read is one. */
+/* The core learns that an unreadable record exists: an unreadable cordon counts as a cordon. */
 static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
 {
     begin();
@@ -454,10 +458,10 @@ static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
     show_all();
     assert_false(is_cordoned("n1"));
     const int before = told.n_observed;
-    put_text("/sdtrain/lab/what/is-it", "no record"); /* of a later version */
+    put_text("/sdtrain/lab/what/is-it", "no record"); /* a kind of a later version */
     assert_true(show_one());
     assert_int_equal(told.n_unreadable, 3);
-    assert_in_range(told.n_observed, before, before + 1); /* nothing but a look */
+    assert_in_range(told.n_observed, before, before + 1); /* at most a tick */
     settle();
 }
 
@@ -475,7 +479,7 @@ static bool lacks(const char *word)
     return ret;
 }
 
-/* Somebody gives it a right at last: nobody has to start it again. */
+/* A missing right is requested until it is granted: then no restart is needed. */
 static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void **state)
 {
     ask_for_rights();
@@ -499,14 +503,14 @@ static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void
 
 /* ---- another lease ---- */
 
-/* A leader's writes are guarded by the key of the lease that it has now. */
+/* A leader's writes are guarded by the key of its present lease. */
 static void another_lease_is_another_key(_unused_ void **state)
 {
     static const char key[] = "/sdtrain/lab/leader/4e";
     begin();
     seen.on_lease(ETCD_LEASE_LOST, 77, leader);
     delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN); /* refused: its key is gone */
+    answer(under_way(false), GIVEN); /* refused: the term's key is gone */
     settle();
     seen.on_lease(ETCD_LEASE_GRANTED, 78, leader);
     seen.own_key = key;
@@ -523,7 +527,7 @@ static void another_lease_is_another_key(_unused_ void **state)
     answer_all();
 }
 
-/* ---- looking at it ---- */
+/* ---- the view ---- */
 
 static void each_change_of_the_view_is_told_at_once(_unused_ void **state)
 {
@@ -562,12 +566,12 @@ static void a_watch_that_is_down_shows(_unused_ void **state)
     cordon("n1");
     list_all();
     assert_int_equal(told.shown, seen.revision);
-    seen.revision++; /* of somebody else's key */
+    seen.revision++; /* a write to an unrelated key */
     list_all();
-    assert_int_equal(told.shown, seen.revision); /* nothing else has changed */
+    assert_int_equal(told.shown, seen.revision); /* no record has changed */
 }
 
-/* The first one is known, no matter who else stands for election. */
+/* The view names the first controller in the election, however many others there are. */
 static void the_first_one_is_known(_unused_ void **state)
 {
     const LeaderRecord other = {.name = "other", .version = "1", .state = LEADER_UP};
@@ -586,7 +590,8 @@ static void the_first_one_is_known(_unused_ void **state)
     assert_string_equal(leader_view(leader).first->name, "other");
 }
 
-/* Before the core hears of it: put, changed and gone, by the watch and by a read; and nothing else. */
+/* Each record is reported before the core receives it: when it is put, changed or gone, by the watch and by a read.
+ * Nothing else is reported. */
 static void each_record_is_told_as_read(_unused_ void **state)
 {
     begin();
@@ -611,7 +616,7 @@ static void each_record_is_told_as_read(_unused_ void **state)
     assert_int_equal(told.n_read, n);
 }
 
-/* The core would take every key to be as new as that one. */
+/* The core must not receive a record that was read beside the watch: it would assume that every key is that recent. */
 static void the_core_does_not_hear_of_what_was_read_beside_the_watch(_unused_ void **state)
 {
     NodeRecord node = {.name = "beside", .machine_id = "m", .incarnation = 1, .n_slots = 1};

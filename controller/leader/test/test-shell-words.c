@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shell-words.c - what the leader's shell leaves behind for people: the lines of its log, and the journal, which
- * must tell the core's life so that a replay decides the same. */
+/* test-shell-words.c - what the leader's shell leaves for people: the lines of its log, and the journal, from which
+ * a replay must make the same decisions. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -73,10 +73,10 @@ static void who_leads_and_who_does_not_is_said(_unused_ void **state)
     (void)snprintf(text, sizeof(text), "leadership lost TERM=%lld", (long long)term);
     expect_said(text);
     seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    expect_said("leadership lost"); /* once */
+    expect_said("leadership lost"); /* only once */
 }
 
-/* The line names the term that is over. */
+/* The line names the term that has ended. */
 static void who_is_deposed_says_so(_unused_ void **state)
 {
     char text[64];
@@ -98,7 +98,7 @@ static void leave_for_a_minute(bool answers)
     settle();
     leader_leave(leader);
     if (answers)
-        answer_all(); /* its last words are put, */
+        answer_all(); /* its last record is put, */
     if (answers)
         answer_all(); /* and its lease is revoked */
     pass(60 * USEC_PER_SEC);
@@ -120,7 +120,8 @@ static void who_leaves_in_order_says_nothing_of_it(_unused_ void **state)
     assert_int_equal(n_said(ends_with_lease), 0);
 }
 
-/* The log says who died, when, where the journal of the dead leader is, how long this one waits, and for whom. */
+/* The log names the leader that died, the time, the place of its journal, the pause of this controller, and the
+ * term. */
 static void a_standstill_is_explained(_unused_ void **state)
 {
     char text[64];
@@ -164,7 +165,7 @@ static void each_of_the_dead_is_named(_unused_ void **state)
                 "2023-11-14T22:30:00Z (journal /var/e); trying again");
 }
 
-/* Each time that there are more, and not at each event. */
+/* The line is logged each time that more records do not fit, but not at each event. */
 static void what_does_not_fit_is_said_when_it_grows(_unused_ void **state)
 {
     begin();
@@ -201,7 +202,7 @@ static void a_record_that_cannot_be_read_is_named(_unused_ void **state)
     put_text("/sdtrain/lab/nodes/n1", "no record");
     show_all();
     assert_int_equal(n_said("/sdtrain/lab/nodes/n1"), 1);
-    put_text("/sdtrain/lab/what/is-it", "{}"); /* of another version: nothing to the core */
+    put_text("/sdtrain/lab/what/is-it", "{}"); /* a kind of another version: not for the core */
     settle();
     assert_non_null(find("/sdtrain/lab/what/is-it"));
 }
@@ -220,7 +221,7 @@ static void a_decision_without_an_outcome_names_its_job(_unused_ void **state)
     pass(USEC_PER_SEC);
     settle();
     assert_int_equal(generation(), 1);
-    assert_true(n_said("JOB=a") > 0); /* what is done is told */
+    assert_true(n_said("JOB=a") > 0); /* the decision that was done is logged */
 }
 
 /* ---- the journal ---- */
@@ -272,7 +273,7 @@ static void expect_replay(int n_decisions)
     assert_true(replayed.n_decisions >= n_decisions);
 }
 
-/* Reads the line that comes last of those with this text. */
+/* Returns the last line of the journal that contains this text. */
 static json_t *last_line(const char *text)
 {
     char line[65536];
@@ -297,7 +298,7 @@ static void expect_now(const char *text)
     json_decref(line);
 }
 
-/* Refusals, losses, another term and other settings among it. */
+/* A replay makes the same decisions, although there were refusals, lost answers, another term and other settings. */
 static void a_replay_decides_the_same(_unused_ void **state)
 {
     begin();
@@ -315,7 +316,7 @@ static void a_replay_decides_the_same(_unused_ void **state)
     leader_configure(leader, &settings);
     elect();
     settle();
-    pass(10 * USEC_PER_SEC); /* the new deadline is over */
+    pass(10 * USEC_PER_SEC); /* longer than the new deadline */
     settle();
     stall(USEC_PER_SEC);
     resume();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shell.c - the leader's shell where nothing is real: no etcd, no loop, no clock but those of testing-store.h. So
- * it may also run in a simulator, and here answers are lost and the watch is late at any moment. */
+/* test-shell.c - the leader's shell with nothing real around it: etcd, the loop and the clock are those of
+ * testing-store.h. So the shell may also run in a simulator, and here answers are lost and the watch is late at any
+ * moment. */
 #include "base/memory.h"
 #include "controller/core/step/survey.h"
 #include "controller/leader/test/testing-shell.h"
@@ -15,7 +16,7 @@ static void a_leader_reads_decides_and_writes(_unused_ void **state)
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
     put_text(LEADER_KEY, seen.introduced);
     seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
-    assert_int_equal(told.n_leads, 0); /* it has not read the cluster */
+    assert_int_equal(told.n_leads, 0); /* the leader has not read the cluster yet */
     list_all();
     assert_int_equal(told.n_loaded, 1);
     assert_int_equal(told.n_leads, 1);
@@ -31,7 +32,7 @@ static void a_leader_reads_decides_and_writes(_unused_ void **state)
     assert_int_equal(told.n_stalled, 0);
 }
 
-/* A thousand nodes that report at once are looked at together. */
+/* The reports of many nodes that arrive at once are decided together. */
 static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
 {
     begin();
@@ -42,23 +43,24 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
         put_node((char[]){'n', (char)('0' + i), '\0'});
         (void)show_one();
     }
-    assert_in_range(told.n_ticks - before, 1, 2); /* the first at once; the core may ask again */
+    assert_in_range(told.n_ticks - before, 1,
+                    2); /* a tick for the first node; the core may want a second one */
     const int early = told.n_ticks;
     pass(5 * USEC_PER_MSEC);
     assert_true(told.n_ticks > early);
 }
 
-/* The core is asked until it rests, without another turn of the loop. */
+/* The core decides until nothing more is to decide, without another turn of the loop. */
 static void all_that_can_be_decided_is(_unused_ void **state)
 {
     begin_two();
     seen.n_txns = 0;
-    list_all(); /* shows both at once */
+    list_all(); /* shows both changes at once */
     assert_int_equal(seen.n_txns, 2);
     settle();
 }
 
-/* Two decisions have no answer, and both read: the read that comes last may be the older one. */
+/* Two decisions have no answer, and each causes a read: the read that ends last may be the older one. */
 static void an_older_read_takes_nothing_away(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -80,12 +82,13 @@ static void an_older_read_takes_nothing_away(_unused_ void **state)
     answer(older, GIVEN);
     assert_true(is_cordoned("n1"));
     delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* the leader still knows that the cordon was there */
+    list_all(); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
     settle();
 }
 
-/* The wait is 20, 40, 80 ms and so on up to 1.28 s; it begins at 20 ms again once a decision was written. */
+/* The wait before a read is 20, 40, 80 ms and so on up to 1.28 s; it begins at 20 ms again once a decision was
+ * written. */
 static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
 {
     begin();
@@ -101,7 +104,7 @@ static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
     }
     settle();
     assert_int_equal(generation(), 1);
-    while (told.n_answers[OUTCOME_UNKNOWN] < 10) { /* its deadline brings the next one */
+    while (told.n_answers[OUTCOME_UNKNOWN] < 10) { /* a deadline causes the next decision */
         const int before = seen.n_txns;
         pass(USEC_PER_SEC);
         if (seen.n_txns > before)
@@ -113,8 +116,8 @@ static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
     settle();
 }
 
-/* Between a read beside the watch and the watch's next list, a key comes and goes. The watch makes up deletes only of
- * keys that it has shown, so it never shows this one's. */
+/* A key that only a read beside the watch has shown is removed before the watch's next list. The watch makes up
+ * deletes only for keys that it has shown, so it never shows this delete. */
 static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -130,11 +133,11 @@ static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ vo
     list_all();
     assert_false(is_cordoned("n1"));
     NodeSurvey node;
-    assert_true(cluster_survey_node(leader_view(leader).cluster, 1, &node)); /* both are left */
+    assert_true(cluster_survey_node(leader_view(leader).cluster, 1, &node)); /* both nodes exist */
     assert_true(node.up);
 }
 
-/* An event that the watch shows late is older than the read. */
+/* An event that the watch shows late is older than the read, and does not bring a removed key back. */
 static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -163,7 +166,7 @@ static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **s
     assert_true(is_cordoned("n1"));
 }
 
-/* The watch has moved to a member that lags: what its list does not have yet has not gone. */
+/* The watch has moved to a member that lags: a key that is not yet in this member's list is not gone. */
 static void a_list_that_is_older_than_a_read_takes_nothing_away(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -177,7 +180,7 @@ static void a_list_that_is_older_than_a_read_takes_nothing_away(_unused_ void **
     list_until(before);
     assert_true(is_cordoned("n1"));
     delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* the leader still knows that the cordon was there */
+    list_all(); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
 }
 
@@ -185,14 +188,15 @@ static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **st
 {
     begin();
     const int before = seen.n_txns;
-    put_text("/sdtrain/lab/phases/a", "{}"); /* the key of its guard was there once */
+    put_text("/sdtrain/lab/phases/a",
+             "{}"); /* the key of the decision's guard existed for a moment */
     delete_key("/sdtrain/lab/phases/a");
     put_text("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value);
     answer(under_way(false), GIVEN);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     pass(USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before); /* not before it has read */
+    assert_int_equal(seen.n_txns, before); /* no new decision before the read */
     answer(under_way(true), GIVEN);
     pass(5 * USEC_PER_MSEC);
     answer(under_way(false), GIVEN);
@@ -208,7 +212,7 @@ static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
     assert_int_equal(generation(), 1);
     const int before = seen.n_txns;
     pass(USEC_PER_SEC);
-    answer(under_way(true), LOST_BEFORE); /* nor does the read come back */
+    answer(under_way(true), LOST_BEFORE); /* the read has no answer either */
     pass(USEC_PER_SEC);
     assert_int_equal(seen.n_txns, before);
     answer(under_way(true), GIVEN);
@@ -233,7 +237,7 @@ static void another_ones_key_deposes(_unused_ void **state)
     assert_int_equal(generation(), 0);
 }
 
-/* The read was requested in an earlier term, and shows no key of this term. */
+/* The leader's key was removed and put again: the read shows another create revision, which deposes the leader. */
 static void its_own_key_born_again_deposes(_unused_ void **state)
 {
     begin();
@@ -247,7 +251,7 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
-    assert_true(show_one()); /* the watch is as far as before it died */
+    assert_true(show_one()); /* the watch only shows what was before the removal */
     pass(USEC_PER_SEC);
     assert_int_equal(leader_view(leader).term, 0);
 }
@@ -277,7 +281,7 @@ static void without_its_lease_it_does_not_lead(_unused_ void **state)
     assert_int_equal(view.term, 0);
     const int before = seen.n_txns;
     delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN); /* refused by its guard */
+    answer(under_way(false), GIVEN); /* refused by the term's guard */
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     settle();
@@ -285,7 +289,7 @@ static void without_its_lease_it_does_not_lead(_unused_ void **state)
     settle();
     pass(100 * USEC_PER_SEC);
     assert_int_equal(seen.n_txns, before);
-    elect(); /* and again */
+    elect(); /* elected again */
     settle();
     assert_int_equal(generation(), 1);
     assert_int_equal(told.n_leads, 2);
@@ -308,7 +312,7 @@ static void it_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* The write that says that it leaves gets no answer: nobody waits for more than two seconds. */
+/* The write that the Leader leaves gets no answer: the Leader ends after two seconds all the same. */
 static void it_leaves_without_etcd(_unused_ void **state)
 {
     begin();
@@ -362,7 +366,7 @@ static void a_denied_transaction_has_it_ask_for_its_rights(_unused_ void **state
     assert_int_equal(generation(), 1);
 }
 
-/* Nobody reports anything of a world: the core has said when it wants to be called. */
+/* No rank of a world reports anything: the core wakes at the time that it requested. */
 static void time_alone_is_a_reason_to_decide(_unused_ void **state)
 {
     begin();
@@ -373,7 +377,7 @@ static void time_alone_is_a_reason_to_decide(_unused_ void **state)
     assert_int_equal(told.n_stalled, 0);
     pass(30 * USEC_PER_SEC);
     assert_true(seen.n_txns > before);
-    assert_int_equal(told.n_stalled, 0); /* nor is a tick late that comes in time */
+    assert_int_equal(told.n_stalled, 0); /* a tick in time does not count as late */
 }
 
 static void a_loop_that_comes_late_says_so(_unused_ void **state)
@@ -409,7 +413,7 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     assert_int_equal(seen.n_reads, before + 2); /* the leader reads again */
     const int decided = seen.n_txns;
     answer(under_way(true), GIVEN);
-    assert_int_equal(seen.n_txns, decided + 1); /* at once */
+    assert_int_equal(seen.n_txns, decided + 1); /* the core decides at once */
     settle();
     assert_true(cluster_survey_job(leader_view(leader).cluster, 0, &job));
     assert_string_equal(job.name, "b");
@@ -437,15 +441,15 @@ static void the_view_is_told_every_two_seconds(_unused_ void **state)
     assert_in_range(told.n_views - before, 5, 6);
 }
 
-/* The leader reports the standstill, and begins by itself when the pause is over. When it has lived for long, the
- * deaths are forgotten. */
+/* The leader reports the standstill, and begins by itself when the pause is over. After it has led for long enough,
+ * the deaths are forgotten. */
 static void a_standstill_ends_by_itself(_unused_ void **state)
 {
     const int64_t term = stand_still();
     pass(29 * USEC_PER_SEC);
     settle();
     assert_int_equal(leader_view(leader).term, 0);
-    pass(2 * USEC_PER_SEC); /* three leases */
+    pass(2 * USEC_PER_SEC); /* the pause is three leases */
     settle();
     assert_int_equal(leader_view(leader).term, term);
     assert_int_equal(deaths_told(), 2);
@@ -461,7 +465,7 @@ static void other_records_end_a_standstill(_unused_ void **state)
     assert_int_equal(leader_view(leader).term, term);
 }
 
-/* A person who changes the settings has seen what stands still. */
+/* A person who changes the settings has seen the standstill. */
 static void new_settings_end_a_standstill(_unused_ void **state)
 {
     const int64_t term = stand_still();
@@ -470,13 +474,14 @@ static void new_settings_end_a_standstill(_unused_ void **state)
     assert_int_equal(leader_view(leader).term, term);
 }
 
-/* Requests under way when it goes are cancelled. */
+/* Requests under way are cancelled when the Leader is freed. */
 static void it_goes_with_a_transaction_under_way(_unused_ void **state) { begin(); }
 
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define CASE_OF_TWO(name) cmocka_unit_test_setup_teardown(name, set_up_two, tear_down) /* jobs */
+/* A case with room for two jobs. */
+#define CASE_OF_TWO(name) cmocka_unit_test_setup_teardown(name, set_up_two, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_leader_reads_decides_and_writes),
         CASE(a_key_that_only_a_read_has_shown_goes_with_the_next_list),

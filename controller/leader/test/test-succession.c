@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-succession.c - who may decide after which deaths. */
+/* test-succession.c - which controller may decide, after which deaths. */
 #include "base/test/testing.h"
 #include "controller/leader/succession.h"
 
@@ -10,7 +10,7 @@ enum { BASE = 30 };
 
 typedef struct Line {
     Succession s;
-    uint64_t now; /* seconds; the clock for people is 1000 ahead */
+    uint64_t now; /* seconds; CLOCK_REALTIME is 1000 ahead */
     int64_t next_term;
 } Line;
 
@@ -36,7 +36,7 @@ static int64_t stand(Line *l, const char *key)
     return l->next_term;
 }
 
-/* As a leader writes its own record, and the watch shows it. */
+/* Writes the controller's own record, which the watch then shows. */
 static void tell(Line *l, const char *key, int64_t term)
 {
     LeaderRecord record = {0};
@@ -56,17 +56,18 @@ static SuccessionAnswer ask(Line *l, const char *key)
     return succession_query(&l->s, key, BASE * SEC, l->now * SEC, (1000 + l->now) * SEC);
 }
 
-/* Leads as far as deciding; what one process does, all others see through the same records. */
+/* Lets the controller lead until it decides. One Succession stands for all processes, because all see the same
+ * records. */
 static void lead(Line *l, const char *key, int64_t term)
 {
     assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE);
-    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE); /* until the watch has shown it */
+    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE); /* until the watch has shown the record */
     tell(l, key, term);
     assert_int_equal(ask(l, key), SUCCESSION_LEAD);
     succession_led(&l->s, l->now * SEC);
 }
 
-/* a and b have died on the same records; c is the first one. */
+/* Lets a and b die on the same records, so that c is the first. Returns c's term. */
 static int64_t two_deaths(Line *l)
 {
     *l = (Line){.now = 100};
@@ -74,11 +75,11 @@ static int64_t two_deaths(Line *l)
     note(l, KEY_PHASES, "phases/job", "{pending}");
     (void)stand(l, "a");
     int64_t b = stand(l, "b"), c = stand(l, "c");
-    assert_int_equal(ask(l, "a"), SUCCESSION_LEAD); /* nobody died before it */
+    assert_int_equal(ask(l, "a"), SUCCESSION_LEAD); /* no leader died before a */
     assert_int_equal(ask(l, "b"), SUCCESSION_WAIT);
     vanish(l, "a");
     lead(l, "b", b);
-    note(l, KEY_NODES, "nodes/n", "{}"); /* nodes go on meanwhile */
+    note(l, KEY_NODES, "nodes/n", "{}"); /* records of nodes change meanwhile */
     note(l, KEY_RANKS, "ranks/job/1/n", "{}");
     l->now = 110;
     vanish(l, "b");
@@ -134,7 +135,8 @@ static void values_that_change_places_are_other_records(_unused_ void **state)
     succession_clear(&l.s);
 }
 
-/* Two controllers have seen other changes on the way, and agree. */
+/* The sum depends only on the records that exist now: two controllers that saw different earlier changes compute the
+ * same sum. */
 static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **state)
 {
     static const char *const keys[] = {"specs/a", "specs/ab", "phases/a", "cordons/n"};
@@ -157,7 +159,7 @@ static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **stat
     }
     note(&old, KEY_SPECS, "specs/new", NULL);
     const uint64_t without = old.s.records;
-    note(&old, KEY_SPECS, "specs/new", ""); /* it is there, though empty */
+    note(&old, KEY_SPECS, "specs/new", ""); /* the record exists, although it is empty */
     assert_true(old.s.records != without);
     succession_clear(&old.s);
 }
@@ -193,7 +195,7 @@ static void an_operator_ends_the_standstill(_unused_ void **state)
     succession_clear(&l.s);
 }
 
-/* The row is in the record of the last one, for controllers that have just begun. */
+/* The pause doubles also for controllers that have just begun: the number of deaths is in the last leader's record. */
 static void the_pause_doubles_up_to_its_bound(_unused_ void **state)
 {
     static const uint64_t pauses[] = {60, 120, 240, 480, 600, 600};
@@ -208,7 +210,7 @@ static void the_pause_doubles_up_to_its_bound(_unused_ void **state)
         succession_introduce(&l.s, &last);
         Succession fresh = {.records = l.s.records, .hashes = json_incref(l.s.hashes)};
         succession_clear(&l.s);
-        l.s = fresh; /* a process that knows nothing but what lies in etcd */
+        l.s = fresh; /* a process that knows only what is in etcd */
         put(&l, key, term, &last);
         key[0]++;
         term = stand(&l, key);
@@ -246,12 +248,12 @@ static void a_leader_that_left_or_decided_or_lived_is_no_second_death(_unused_ v
         if (how == LEFT || how == SILENT)
             assert_int_equal(ask(&l, "c"), SUCCESSION_LEAD);
         else
-            lead(&l, "c", c); /* one death, and it says so */
+            lead(&l, "c", c); /* one death, which its record reports */
         succession_clear(&l.s);
     }
 }
 
-/* It had decided nothing: its end says nothing of the records. */
+/* A controller that stood still had decided nothing, so its end is not a further death. */
 static void one_that_stood_still_does_not_count(_unused_ void **state)
 {
     Line l;
@@ -266,7 +268,7 @@ static void one_that_stood_still_does_not_count(_unused_ void **state)
     succession_clear(&l.s);
 }
 
-/* A controller that has just begun: it knows what lies in etcd, and saw nothing of what led there. */
+/* Makes a controller that has just begun: it knows what is in etcd, but not the events before. */
 static void begin_anew(const Line *old, Line *ret)
 {
     *ret = (Line){.now = old->now, .next_term = old->next_term};
@@ -276,15 +278,15 @@ static void begin_anew(const Line *old, Line *ret)
         put(ret, old->s.all[i].key, old->s.all[i].term, &old->s.all[i].record);
 }
 
-/* Removes the first one, and checks that a controller that has just begun knows the same of the row of deaths as the
- * old one. */
+/* Removes the first controller, and checks that a controller that has just begun counts the same deaths as the old
+ * one. */
 static void expect_the_same_of(Line *old, const char *first, const char *next)
 {
     Line fresh;
     begin_anew(old, &fresh);
     vanish(old, first);
     vanish(&fresh, first);
-    succession_left(&old->s); /* that was the process of the first one */
+    succession_left(&old->s); /* that was the first controller's process */
     assert_int_equal(fresh.s.deaths, old->s.deaths);
     assert_true(old->s.deaths == 0 || fresh.s.n_last == old->s.n_last);
     for (size_t i = 0; old->s.deaths > 0 && i < old->s.n_last; i++)
@@ -292,7 +294,7 @@ static void expect_the_same_of(Line *old, const char *first, const char *next)
     const SuccessionAnswer answer = ask(old, next);
     assert_int_equal(ask(&fresh, next), answer);
     assert_int_equal(succession_still_until(&fresh.s), succession_still_until(&old->s));
-    note(old, KEY_SPECS, "specs/other", "{}"); /* and so it is when records change */
+    note(old, KEY_SPECS, "specs/other", "{}"); /* the same holds when records change */
     note(&fresh, KEY_SPECS, "specs/other", "{}");
     assert_int_equal(ask(&fresh, next), ask(old, next));
     succession_clear(&fresh.s);
@@ -323,7 +325,8 @@ static void who_comes_late_knows_the_same(_unused_ void **state)
     }
 }
 
-/* Its key goes before the election says so: what it told of those before it is not told of itself. */
+/* The controller's key vanishes before the election reports it: the deaths in its record are then not reported
+ * again. */
 static void what_was_told_goes_with_the_key(_unused_ void **state)
 {
     Line l = {.now = 100};

@@ -116,7 +116,7 @@ void wait_for(Lab *lab, const char *job, JobPhase phase, int64_t generation, boo
 
 bool leads(Lab *lab, const char *name)
 {
-    /* The lowest create revision leads; without a later put, the mod revision is that. */
+    /* The lowest create revision leads; it equals the mod revision unless the key was put again. */
     const char *key, *best = NULL;
     json_t *value;
     int64_t lowest = INT64_MAX;
@@ -160,7 +160,7 @@ void put_job(Lab *lab, const char *name, const char *text, int min, int max)
     PUT(lab, desired_record, &desired, key_of("lab", KEY_DESIRED, name, key));
 }
 
-/* The one rank that a node of these tests runs. */
+/* Writes the report of the one rank that a node of these tests runs. */
 void put_rank(Lab *lab, int64_t generation, const char *node, RankReport report, int64_t first_step,
               bool old_is_dead)
 {
@@ -188,7 +188,7 @@ void commit(Lab *lab, int64_t step, int64_t generation)
     PUT(lab, checkpoints_record, &record, key_of("lab", KEY_CHECKPOINTS, "a", key));
 }
 
-/* The world of that generation, on both nodes, from its record to its first step. */
+/* Simulates the world of that generation on both nodes, from its record to its first step. */
 void train(Lab *lab, int64_t generation, int64_t first_step)
 {
     bool first = generation == 1;

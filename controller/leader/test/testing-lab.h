@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-lab.h - a real etcd, and a test that plays the nodes of the cluster "lab" by writing their records.
+/* testing-lab.h - a real etcd, and a test that writes the records of the nodes of the cluster "lab".
  *
  * Nodes n1 and n2 have one slot each; job "a" takes one or two of them.
  *
  * Ownership: lab_begin() and lab_end() are cmocka's setup and teardown: *state is the Lab.
  * Units:     none.
- * Errors:    none: what goes wrong ends the test with a message.
+ * Errors:    none: anything that goes wrong ends the test with a message.
  * Threads:   main thread only.
  */
 #pragma once
@@ -18,7 +18,7 @@
 
 enum { LAB_JOB_BYTES = 400 };
 
-/* Holds what a watch has shown of everything below /sdtrain/lab/. */
+/* Holds what a watch has shown of all keys below /sdtrain/lab/. */
 typedef struct Lab {
     sd_event *event;
     TestingEtcd *server;
@@ -29,7 +29,7 @@ typedef struct Lab {
     json_t *versions;  /* key -> version */
 } Lab;
 
-/* The file of job "a", of 100 steps; it begins with its name. */
+/* The file of job "a", which has 100 steps; the file begins with the job's name. */
 extern const char lab_job[LAB_JOB_BYTES];
 
 int lab_begin(void **state);
@@ -37,7 +37,7 @@ int lab_end(void **state);
 
 /* ---- the store ---- */
 
-/* NULL: there is no such record. */
+/* These return NULL or 0 if there is no such record. */
 const char *text_at(Lab *lab, KeyKind kind, const char *name);
 int64_t revision_at(Lab *lab, KeyKind kind, const char *name);
 int64_t version_at(Lab *lab, KeyKind kind, const char *name);
@@ -52,9 +52,9 @@ void put_text(Lab *lab, const char *key, const char *value, int64_t lease);
 
 PhaseRecord phase_of(Lab *lab, const char *job);
 bool is_in(Lab *lab, const char *job, JobPhase phase, int64_t generation, bool go);
-/* Serves the loop until the job is in that phase. */
+/* Runs the loop until the job is in that phase. */
 void wait_for(Lab *lab, const char *job, JobPhase phase, int64_t generation, bool go);
-/* Tells whether the first controller in the election has the name in its record. */
+/* Returns whether the record of the first controller in the election contains the name. */
 bool leads(Lab *lab, const char *name);
 int count_candidates(Lab *lab);
 
@@ -66,7 +66,7 @@ void put_job(Lab *lab, const char *name, const char *text, int min, int max);
 void put_rank(Lab *lab, int64_t generation, const char *node, RankReport report, int64_t first_step,
               bool old_is_dead);
 void commit(Lab *lab, int64_t step, int64_t generation);
-/* Plays the world of that generation, on both nodes, from its record to its first step. */
+/* Simulates the world of that generation on both nodes, from its record to its first step. */
 void train(Lab *lab, int64_t generation, int64_t first_step);
-/* Puts nodes and job, and plays generation 1 up to a commit of step 10. */
+/* Puts two nodes and a job, and simulates generation 1 up to a commit of step 10. */
 void bring_to_running(Lab *lab);

@@ -27,13 +27,13 @@ static void on_record_read(_unused_ void *userdata, const Event *event)
     if (event->kind != EVENT_NODE || !event->record)
         return;
     for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
-        assert_false(strcmp(node.name, "new") == 0); /* the core has not heard of it yet */
+        assert_false(strcmp(node.name, "new") == 0); /* the core has not received it yet */
 }
 static void on_observed(_unused_ void *userdata, const Event *event)
 {
     told.n_observed++;
     told.n_leading += event->kind == EVENT_LEADING;
-    assert_true(told.n_leads >= told.n_leading); /* who leads is told before anything is decided */
+    assert_true(told.n_leads >= told.n_leading); /* leads() is called before anything is decided */
     told.n_stalled += event->stalled;
     told.n_unreadable += event->health != RECORD_READABLE;
     assert_int_equal(event->now_usec, clock_boottime_usec());
@@ -45,7 +45,7 @@ static void on_answered(_unused_ void *userdata, const Decision *decision, Outco
 {
     told.n_answers[outcome]++;
     told.begun_usec = begun_usec;
-    assert_null(decision->world.runs); /* the core lends them for a step */
+    assert_null(decision->world.runs); /* the core lends the runs for one step */
     assert_int_equal(at, outcome == OUTCOME_UNKNOWN ? 0 : seen.revision);
 }
 static void on_shown(_unused_ void *userdata, int64_t at) { told.shown = at; }
@@ -91,7 +91,7 @@ static int set_up_jobs(size_t n_jobs)
                                  .shown = on_shown,
                                  .ended = on_ended};
     assert_int_equal(leader_new(&needs, &settings, &events, &leader, &err), 0);
-    answer_all(); /* about rights */
+    answer_all(); /* the requests about rights */
     return 0;
 }
 
@@ -115,7 +115,7 @@ bool is_cordoned(const char *name)
     return false;
 }
 
-/* It stands for election and is the first. */
+/* Makes the Leader the first in the election. */
 void elect(void)
 {
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
@@ -126,7 +126,7 @@ void elect(void)
     assert_int_equal(leader_view(leader).term, term);
 }
 
-/* A leader, two nodes and a job whose first world is about to be written. */
+/* Begins to lead, with two nodes and a job whose first world is about to be written. */
 void begin(void)
 {
     list_all();
@@ -153,7 +153,7 @@ int64_t generation(void)
     return ret;
 }
 
-/* Two jobs have worlds, and both are told to stop. */
+/* Gives two jobs a world each, then requests both jobs to stop. */
 void begin_two(void)
 {
     const DesiredRecord stop = {.state = DESIRED_STOPPED, .min = 1, .max = 2};
@@ -170,7 +170,7 @@ void begin_two(void)
     PUT(desired_record, &stop, KEY_DESIRED, "b");
 }
 
-/* Two leaders died on the same records: this one keeps still. Returns its term. */
+/* Lets two leaders die on the same records, so that this one stands still. Returns its term. */
 int64_t stand_still(void)
 {
     LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { CALLS_MAX = 64, TIMERS_MAX = 16, CHANGES_MAX = 256, LEASE = 77 };
-#define REAL_SEC UINT64_C(1700000000) /* the clock of people is ahead by that */
+#define REAL_SEC UINT64_C(1700000000) /* CLOCK_REALTIME is ahead of the other clocks by this */
 
 /* ---- a loop and a clock ---- */
 
@@ -81,7 +81,7 @@ sd_event_source *sd_event_source_disable_unref(sd_event_source *s)
     return NULL;
 }
 
-/* Fires the timer that is due first, of those with that priority or a lower one. */
+/* Fires the timer that is due first, of those whose priority number is at most `priority`. */
 static bool fire_one(uint64_t until_usec, int64_t priority)
 {
     sd_event_source *first = NULL;
@@ -92,7 +92,7 @@ static bool fire_one(uint64_t until_usec, int64_t priority)
     if (!first)
         return false;
     now_usec = MAX(now_usec, first->due_usec);
-    first->is_on = false; /* SD_EVENT_ONESHOT */
+    first->is_on = false; /* as SD_EVENT_ONESHOT */
     (void)first->handler(first, now_usec, first->userdata);
     return true;
 }
@@ -100,13 +100,14 @@ static bool fire_one(uint64_t until_usec, int64_t priority)
 /* ---- the store ---- */
 
 typedef struct StoreChange {
-    char key[KEY_MAX], *value; /* value NULL: it went */
+    char key[KEY_MAX], *value; /* value NULL: the key was removed */
     int64_t created, revision;
 } StoreChange;
 
 static StoredKey store[STORE_KEYS_MAX];
 static StoreChange changes[CHANGES_MAX];
-static size_t n_changes, n_shown; /* in the watch's order; shown by the watch */
+static size_t n_changes,
+    n_shown; /* all changes, in the watch's order; those that the watch has shown */
 
 StoredKey *find(const char *key)
 {
@@ -125,7 +126,7 @@ static void note_change(const StoredKey *k, const char *value)
     c->value = value ? strdup(value) : NULL;
 }
 
-/* Both are part of the seen.revision that has begun. */
+/* store_put() and store_delete() belong to the seen.revision that the caller has begun. */
 static void store_put(const char *key, const char *value)
 {
     StoredKey *k = find(key);
@@ -206,9 +207,9 @@ struct EtcdCall {
     EtcdTxnHandler written;
     void *userdata;
     size_t n_compares, n_ops;
-    EtcdCompare compares[24]; /* keys and values are copies */
+    EtcdCompare compares[24]; /* their keys and values are copies */
     EtcdOp ops[32];
-    bool has_snapshot; /* it was answered by etcd before the test handed the answer out */
+    bool has_snapshot; /* etcd has answered, but the test has not passed the answer on */
     EtcdKeyValue kvs[STORE_KEYS_MAX];
     size_t n_kvs;
     int64_t revision;
@@ -336,7 +337,7 @@ static bool holds(const EtcdCompare *c)
     return (k ? c->target == ETCD_CREATE_REVISION ? k->created : k->modified : 0) == c->equals;
 }
 
-/* True: it was done. */
+/* Returns true if the guards held, so that the transaction was done. */
 static bool run_txn(EtcdCall *call)
 {
     for (size_t i = 0; i < call->n_compares; i++)
@@ -374,7 +375,7 @@ void answer(EtcdCall *call, AnswerKind kind)
     drop_call(call);
 }
 
-/* The transaction that is under way, or the read; there must be one. */
+/* Returns the transaction that is under way, or the read; there must be one. */
 EtcdCall *under_way(bool reads)
 {
     for (size_t i = 0; i < n_calls; i++)
@@ -421,7 +422,7 @@ int etcd_watch_prefix(_unused_ Etcd *etcd, const char *prefix, EtcdWatchHandler 
                       void *userdata, EtcdWatch **ret)
 {
     assert_string_equal(prefix, "/sdtrain/lab/");
-    assert_true(seen.n_asks > 0); /* so that the first world is written as its rights are */
+    assert_true(seen.n_asks > 0); /* rights are requested before the first world */
     on_watch = handler;
     on_watch_userdata = userdata;
     *ret = (EtcdWatch *)&on_watch;
@@ -432,7 +433,7 @@ EtcdWatch *etcd_watch_free(_unused_ EtcdWatch *watch) { return NULL; }
 uint64_t etcd_watch_lists(_unused_ const EtcdWatch *watch) { return n_lists; }
 bool etcd_watch_connected(_unused_ const EtcdWatch *watch) { return seen.connected; }
 
-/* As the changes that were shown say. */
+/* Returns whether the key exists after the changes that were shown. */
 bool etcd_watch_knows(_unused_ const EtcdWatch *watch, const char *key)
 {
     bool known = false;
@@ -452,7 +453,7 @@ static EtcdEvent event_of(const StoreChange *c)
                               .mod_revision = c->revision}};
 }
 
-/* Shows the next seen.revision. False: the watch has shown all. */
+/* Shows the next revision. Returns false if the watch has shown all. */
 bool show_one(void)
 {
     EtcdEvent events[STORE_KEYS_MAX];
@@ -472,8 +473,8 @@ void show_all(void)
         ;
 }
 
-/* The stream broke, and the watch lists what there is: of what came and went meanwhile it knows nothing. The first time
- * it is the list that it begins with. */
+/* Shows a list, as after a broken stream: the watch learns nothing of keys that appeared and vanished meanwhile. The
+ * first call shows the list with which the watch begins. */
 void list_until(int64_t revision)
 {
     EtcdEvent events[2 * STORE_KEYS_MAX];
@@ -488,7 +489,7 @@ void list_until(int64_t revision)
         if (!is_last || (!c->value && !etcd_watch_knows(NULL, c->key)))
             continue;
         events[n] = event_of(c);
-        if (!c->value) /* made up */
+        if (!c->value) /* a delete that the watch makes up */
             events[n].kv.mod_revision = revision;
         n++;
     }
@@ -518,7 +519,7 @@ EtcdLease *etcd_lease_free(_unused_ EtcdLease *lease) { return NULL; }
 int etcd_lease_revoke(_unused_ EtcdLease *lease, EtcdTxnHandler done, void *userdata,
                       EtcdCall **ret)
 {
-    if (!seen.has_candidate) /* nor a lease */
+    if (!seen.has_candidate) /* then there is no lease either */
         return -ESTALE;
     seen.n_revoked++;
     return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = seen.own_key}, 1, done,
@@ -574,12 +575,12 @@ void pass(uint64_t usec)
     now_usec = until;
 }
 
-/* Shows and answers everything until nothing is left to do at this moment. */
+/* Shows and answers everything until there is nothing left to do at this moment. */
 void settle(void)
 {
     for (int i = 0; i < 100 && (n_calls || n_shown < n_changes); i++) {
         show_all();
-        pass(5 * USEC_PER_MSEC); /* decisions gather */
+        pass(5 * USEC_PER_MSEC); /* changes are gathered for 5 ms */
         answer_all();
         pass(5 * USEC_PER_MSEC);
     }

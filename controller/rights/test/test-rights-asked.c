@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-rights-asked.c - a controller whose role lacks one kind of record, each in turn: it says which, and
- * forgets it when the right is given. Against a real member. */
+/* test-rights-asked.c - a controller whose role lacks one kind of record, each in turn: it reports the kind, and no
+ * longer does when the right is granted. Uses a real member of etcd. */
 #include "base/test/testing.h"
 #include "cluster/records.h"
 #include "controller/rights/rights.h"
@@ -85,26 +85,26 @@ static void each_kind_that_is_lacking_is_named(void **state)
         rights_open(&rights, lab.etcd, "lab", note_nothing, NULL);
         TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
         assert_string_equal(rights.lacks, key_kind_name((KeyKind)kind));
-        for (int other = 0; other < KEY_KINDS; other++) /* nothing else is left out for it */
+        for (int other = 0; other < KEY_KINDS; other++) /* no other kind is left out */
             assert_int_equal(rights_leave_out(&rights, (KeyKind)other),
                              other == kind && rights_without((KeyKind)kind));
 
         give(&lab, (KeyKind)kind);
         for (int tick = 0; tick < 15; tick++)
             rights_tick(&rights);
-        assert_false(is_answered(&rights)); /* it looks again */
+        assert_false(is_answered(&rights)); /* the rights are requested again */
         TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
         assert_string_equal(rights.lacks, "");
         assert_false(rights_leave_out(&rights, (KeyKind)kind));
         for (int tick = 0; tick < 40; tick++)
             rights_tick(&rights);
-        assert_true(is_answered(&rights)); /* and rests when there is nothing to find */
+        assert_true(is_answered(&rights)); /* no more requests when nothing is denied */
         rights_clear(&rights);
     }
     close_lab(&lab);
 }
 
-/* A right that is taken away is found by the transaction that is denied. */
+/* A right that is revoked is noticed by the transaction that is denied. */
 static void a_right_that_goes_is_missed_at_once(void **state)
 {
     (void)state;
@@ -122,9 +122,9 @@ static void a_right_that_goes_is_missed_at_once(void **state)
     assert_true(words_have(rights.lacks, "alerts") && words_have(rights.lacks, "worlds"));
     assert_true(rights_leave_out(&rights, KEY_ALERTS));
     assert_false(
-        rights_leave_out(&rights, KEY_WORLDS)); /* worlds without phases would be not a decision */
+        rights_leave_out(&rights, KEY_WORLDS)); /* worlds are never left out of a transaction */
     rights_denied(&rights);
-    assert_true(is_answered(&rights)); /* once between two ticks, however much is denied */
+    assert_true(is_answered(&rights)); /* requested once between two ticks */
     rights_clear(&rights);
     close_lab(&lab);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-weights.c - headers of all kinds beside the network of Stable Diffusion v2: what they are called. */
+/* test-weights.c - what weights_match() reports for safetensors headers of many models, compared with the network of
+ * Stable Diffusion v2. */
 #include "base/test/testing.h"
 #include "nn/test/testing-sd2.h"
 #include "nn/weights/weights-family.h"
@@ -64,7 +65,8 @@ static void add_network(Fixture *f, const char *prefix)
             f->network->items[i].dims);
 }
 
-/* Makes a file as long as the header says; dtype takes the place of each F32, which must be as long. */
+/* Opens a file that is as long as its header says. dtype replaces each F32 of the header and must be as long; NULL
+ * keeps F32. */
 static void open_file(Fixture *f, const char *dtype)
 {
     size_t n;
@@ -87,7 +89,7 @@ static void close_file(Fixture *f)
     f->header = NULL;
 }
 
-/* Checks that the error has each of the words, of which "" is the end. */
+/* Checks that the error contains each of the words; the list ends with "". */
 static void check_refused(Fixture *f, const char *const words[])
 {
     open_file(f, NULL);
@@ -115,7 +117,7 @@ static void test_names(void **state)
     Fixture *f = *state;
     begin(f);
     add_network(f, "");
-    f->n--; /* the network's last */
+    f->n--; /* removes the network's last tensor */
     REFUSED(f, "tensor conv_out.bias is missing");
     assert_null(strstr(f->err.text, "more"));
 
@@ -138,7 +140,7 @@ static void test_names(void **state)
     REFUSED(f, "tensor conv_in.weight is 321x4x3x3, the network's is 320x4x3x3");
     assert_null(strstr(f->err.text, "more"));
 
-    begin(f); /* a matrix as a convolution of 1x1 */
+    begin(f); /* a matrix that the file has as a convolution of 1x1 */
     add_network(f, "");
     f->entries[2].n_dims = 4;
     f->entries[2].dims[2] = f->entries[2].dims[3] = 1;
@@ -162,7 +164,7 @@ static void test_prefixes(void **state)
         add_one(f, "optimizer.step", 1, 1);
         REFUSED(f, quoted, "other tensors lie beside them", "only these tensors");
     }
-    begin(f); /* one name that ends so does not make a prefix */
+    begin(f); /* one name with the same ending does not make a prefix */
     add_network(f, "");
     f->n--;
     add(f, "copy.", "conv_in.weight", 1, (const int64_t[]){1});
@@ -181,7 +183,8 @@ static void test_types(void **state)
     close_file(f);
 }
 
-/* One tensor of each kind lies beside some that are of no family. The names and widths are the published models'. */
+/* Each file has one tensor of a family, between tensors of no family. The names and widths are those of the published
+ * models. */
 static void test_families(void **state)
 {
     Fixture *f = *state;
@@ -240,7 +243,7 @@ static void test_families(void **state)
     }
 }
 
-/* The order of the rules decides: the file is called by its U-Net, not by what lies beside it. */
+/* The order of the rules decides: a file is named after its U-Net, not after the other networks in it. */
 static void test_pipelines(void **state)
 {
     Fixture *f = *state;
@@ -258,7 +261,7 @@ static void test_pipelines(void **state)
     REFUSED(f, "this is a pipeline in one file, with SDXL's U-Net");
 }
 
-/* A network that has the tensors that a family is known by does not refuse its own weights as that family's. */
+/* A network may have tensors that identify a family. Its own weights are then not refused as those of that family. */
 static void test_own_family(void **state)
 {
     Fixture *f = *state;

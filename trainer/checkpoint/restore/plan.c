@@ -88,7 +88,7 @@ static int plan_weight_file(RestorePlan *p, const ObjectRecord *o)
                             object_header_bytes(o), (uint64_t)o->count * sizeof(float));
 }
 
-/* The chunk's elements, from the one or more EMA files that hold them. */
+/* Plans to read the chunk's EMA elements, from the one or more EMA files that hold them. */
 static int plan_ema(RestorePlan *p, int64_t chunk, size_t again)
 {
     const int64_t begin = chunk_begin(&p->manifest->layout, chunk);
@@ -166,7 +166,7 @@ static int compare_range_key(const void *key, const void *object)
     return strcmp(key, ((const StoreObject *)object)->key);
 }
 
-/* The object's own word: a listing may lag behind. */
+/* Checks the size of the object itself, since a listing may lag behind. */
 static int check_size(const RestorePlan *p, const ObjectRecord *o, const char *key)
 {
     uint64_t n_bytes;
@@ -181,8 +181,8 @@ static int check_size(const RestorePlan *p, const ObjectRecord *o, const char *k
     return r;
 }
 
-/* One listing says what a question for each object would (0.2 s for 1,000 objects of a store 20 ms
- * away, instead of 20 s). */
+/* One listing replaces a request for each object (0.2 s instead of 20 s for 1,000 objects of a store that is 20 ms
+ * away). */
 int plan_check_sizes(const RestorePlan *p)
 {
     char prefix[CHECKPOINT_FOLDER_MAX + 1];

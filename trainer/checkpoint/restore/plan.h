@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h - which ranges of a checkpoint's objects a restore reads, in which order.
+/* plan.h - plans which ranges of a checkpoint's objects a restore reads, and in which order.
  *
- * Ownership: plan_open() fills a RestorePlan that plan_clear() empties; it borrows the rest.
+ * Ownership: plan_open() fills a RestorePlan that plan_clear() empties; the plan borrows everything else.
  * Units:     elements of the flat buffer, bytes.
  * Errors:    -EBADMSG: an object that the manifest lists is missing or has another size; those of
  *            the store.
@@ -15,7 +15,7 @@
 typedef enum PartKind {
     PART_TEXT, /* config, index or plans; a restore reads them so that the whole checkpoint is verified */
     PART_HEADER,  /* the header of a weight file */
-    PART_DATA,    /* the data of a weight file; the part before is its header */
+    PART_DATA,    /* the data of a weight file; the previous part is the file's header */
     PART_MOMENTS, /* m and v of an own chunk */
     PART_EMA,     /* EMA elements of an own chunk */
 } PartKind;
@@ -24,10 +24,10 @@ typedef struct Part {
     PartKind kind;
     const ObjectRecord *object;
     int64_t first;   /* element of the flat buffer where the data go */
-    int64_t chunk;   /* the chunk of moments and EMA */
+    int64_t chunk;   /* the chunk that PART_MOMENTS and PART_EMA belong to */
     bool ends_chunk; /* the chunk is complete with this part */
-    bool mends;      /* the local copy was bad and is replaced by what the store gives */
-    size_t again;    /* index of the part that a second reading begins with */
+    bool mends;      /* the local copy was bad and is replaced by the store's bytes */
+    size_t again;    /* index of the part at which a second reading begins */
 } Part;
 
 typedef struct RestorePlan {
@@ -38,7 +38,7 @@ typedef struct RestorePlan {
     Part *parts;         /* owned */
     ReaderRange *ranges; /* owned; one for each part */
     size_t n_parts, room;
-    Error *err; /* borrowed; where a function that takes the plan says what is wrong */
+    Error *err; /* borrowed; functions that take the plan write their errors to it */
 } RestorePlan;
 
 /* err must live as long as the plan. */
@@ -51,5 +51,5 @@ int plan_weights(RestorePlan *plan, ObjectKind kind);
 int plan_device_plans(RestorePlan *plan);
 /* Plans a whole restore: small objects, then the weights, then the chunks that this rank keeps. */
 int plan_state(RestorePlan *plan, const TrainState *state);
-/* Checks by one listing that every planned object is there with its size. */
+/* Checks with one listing that every planned object exists with its size. */
 int plan_check_sizes(const RestorePlan *plan);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader.c - see reader.h: a ring of slots, each with a piece under way. */
+/* reader.c - see reader.h: a ring of slots, each with a piece that is being read. */
 #include "trainer/checkpoint/restore/reader.h"
 
 #include "trainer/state/device-patience.h"
 
 enum { SLOTS = 16 };
 
-size_t reader_piece_bytes = 8 << 20; /* what S3 serves well: one part */
+size_t reader_piece_bytes = 8 << 20; /* one part on S3, which S3 serves well */
 
 typedef struct ReaderSlot {
     ReaderPiece piece;
@@ -22,11 +22,11 @@ struct Reader {
     Device *device;
     const ReaderRange *ranges;
     size_t n_ranges;
-    size_t range; /* where the next piece to begin lies */
+    size_t range; /* range and offset of the next piece to begin */
     uint64_t at;
     size_t n_slots;
-    size_t first, n; /* slots in use, in order */
-    bool taken;      /* the caller has the first one */
+    size_t first, n; /* slots in use: n slots from `first` on */
+    bool taken;      /* the caller has the piece of the first slot */
     ReaderSlot slots[SLOTS];
 };
 
@@ -42,7 +42,8 @@ int reader_new(Store *store, const CheckpointLocal *local, Device *device,
     reader->device = device;
     reader->ranges = ranges;
     reader->n_ranges = n_ranges;
-    /* Files are read when they are waited for: one buffer, which stays in the processor's cache. */
+    /* Files are read only when the caller waits for a piece. So one buffer is enough, and it stays in the processor's
+     * cache. */
     const bool files =
         n_ranges == 0 || store_local_path(store, ranges[0].key, path, sizeof(path), NULL) == 0;
     reader->n_slots = files ? 1 : SLOTS;
@@ -62,7 +63,7 @@ static void drop_first(Reader *r)
     r->n--;
 }
 
-/* A piece may be on its way to a device that hangs: then its memory is kept. */
+/* Releases the slot's buffer. A device that hangs may still read the piece: then the memory is kept. */
 static void slot_release(const Reader *r, ReaderSlot *slot, bool idle)
 {
     if (r->device && idle)
@@ -101,7 +102,8 @@ static int slot_reserve(Reader *r, ReaderSlot *slot, size_t n_bytes, Error *err)
     int q = 0;
     if (slot->buffer_bytes >= n_bytes)
         return 0;
-    slot_release(r, slot, true); /* whoever took the piece has waited until it arrived */
+    /* the caller that took the piece has waited until the device received it */
+    slot_release(r, slot, true);
     if (r->device)
         q = device_host_allocate(r->device, n_bytes, &buffer, err);
     else
@@ -113,7 +115,7 @@ static int slot_reserve(Reader *r, ReaderSlot *slot, size_t n_bytes, Error *err)
     return 0;
 }
 
-/* The next piece is under way when it returns 0. */
+/* Begins to read the next piece, which is being read when the function returns 0. */
 static int begin_piece(Reader *r, Error *err)
 {
     const ReaderRange *range = &r->ranges[r->range];
@@ -158,7 +160,7 @@ int reader_next(Reader *r, ReaderPiece *ret, Error *err)
         return 0;
 
     ReaderSlot *slot = slot_at(r, 0);
-    r->taken = true; /* done with, whatever comes of it */
+    r->taken = true; /* the read has ended after this call, also if it fails */
     *ret = slot->piece;
     int q = slot->local ? checkpoint_local_read(r->local, slot->read.key, slot->read.offset,
                                                 slot->read.n_bytes, slot->buffer, err)

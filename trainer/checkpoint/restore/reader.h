@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reader.h - reads ranges of objects in order, ahead of the caller.
  *
- * One request at a time would wait a network's round trip for each. So a range comes in pieces, and
- * while the caller uses one, up to 15 further ones are under way.
+ * With one request at a time, each request would wait for a round trip of the network. So a range is read in pieces,
+ * and while the caller uses one piece, up to 15 further pieces are being read.
  *
  * Ownership: reader_new() gives the caller a Reader, which borrows the store, the local copies, the device
  *            and the ranges. A piece's data are the caller's until the next call.
@@ -24,26 +24,27 @@ extern size_t reader_piece_bytes;
 typedef struct ReaderRange {
     char key[READER_KEY_MAX];
     uint64_t offset, n_bytes; /* of the object; at least one byte */
-    bool local;               /* read from the local copy; the caller may change it before it
-                                 rewinds to this range */
+    /* Read from the local copy; the caller may change this before it rewinds to this range. */
+    bool local;
 } ReaderRange;
 
 typedef struct ReaderPiece {
-    size_t range; /* index */
-    uint64_t at;  /* within the range */
+    size_t range; /* index of the range */
+    uint64_t at;  /* offset within the range */
     size_t n_bytes;
     const char *data;
 } ReaderPiece;
 
 typedef struct Reader Reader;
 
-/* device: pieces lie in its host memory, from where they can be sent to it; NULL: in plain memory. */
+/* device: pieces lie in its host memory, from which they can be sent to the device; NULL: pieces lie in plain
+ * memory. */
 int reader_new(Store *store, const CheckpointLocal *local, Device *device,
                const ReaderRange *ranges, size_t n_ranges, Reader **ret, Error *err);
 Reader *reader_free(Reader *reader);
 DEFINE_CLEANUP(Reader, reader_free)
-/* 1: the next piece is in *ret; 0: there is no further one. After an error ret->range is the range
- * that it happened in, and the only call that helps is reader_rewind(). */
+/* Returns 1 with the next piece in *ret, or 0 if there is no further piece. After an error ret->range is the range that
+ * failed, and the caller can continue only with reader_rewind(). */
 int reader_next(Reader *reader, ReaderPiece *ret, Error *err);
-/* Drops the reads under way; the next piece is the first one of that range. */
+/* Drops the reads in progress; the next piece is the first piece of that range. */
 void reader_rewind(Reader *reader, size_t range);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* restore.c - a manifest's objects become a TrainState, each verified on the way.
+/* restore.c - reads a manifest's objects into a TrainState, and verifies each of them.
  *
- * The reads are planned as parts, which are ranges of objects in their order; a Reader keeps many
- * pieces of them under way while the oldest is hashed and uploaded. Weight files are read by every
- * rank, and their whole hash is compared. Moments are read by their owner. EMA files are read in
- * ranges, so that each rank reads only its own chunks: their headers have a hash, and the hash of each
- * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
+ * The reads are planned as parts, which are ranges of objects in their order; a Reader reads many pieces of them ahead,
+ * while the oldest piece is hashed and uploaded. Weight files are read by every rank, and their whole hash is compared.
+ * Moments are read by their owner. EMA files are read in ranges, so that each rank reads only its own chunks: their
+ * headers have a hash, and the hash of each chunk, computed at its end from device memory, covers the rest and the
+ * upload as well.
  *
- * Data that do not verify are read again from the part that they began with: first without the local
- * copies that they came from, then until they have been wrong in the same way TRIES times, and so are the
- * bytes in the store. Bytes that come differently each time were changed on the way, and get NOISY_TRIES.
+ * Data that do not verify are read again from the part that they began with. If they came from local copies, they are
+ * first read from the store instead. If the store gives bytes with the same wrong hash TRIES times in a row, the bytes
+ * in the store are wrong. Bytes that differ from read to read were changed on the way; they are read up to NOISY_TRIES
+ * times.
  */
 #include "trainer/checkpoint/restore/plan.h"
 
@@ -21,11 +22,11 @@
 #include <string.h>
 
 enum { TRIES = 3, NOISY_TRIES = 12 };
-static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of a piece on its way */
+static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* for a piece to reach the device */
 
-/* Where restored weights go: device memory of a state, or plain host memory. */
+/* The destination of restored weights: device memory of a state, or plain host memory. */
 typedef struct RestoreTarget {
-    Device *device; /* NULL: host */
+    Device *device; /* NULL: host memory */
     float *flat;
 } RestoreTarget;
 
@@ -34,17 +35,17 @@ typedef struct Restore {
     const ParameterList *parameters;
     TrainState *state; /* NULL: only weights */
     RestoreTarget weights;
-    bool device_failed;              /* an error does not concern the bytes that were read */
+    bool device_failed;              /* an error of the device, not of the bytes that were read */
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
-    char *text;                      /* of the one PART_TEXT that is kept; NULL: none is */
-    LocalFile mended;                /* a new local copy of that object */
-    size_t failed_part;              /* the part that the tries count */
+    char *text;                      /* buffer for the only PART_TEXT; NULL: texts are not kept */
+    LocalFile mended;                /* a new local copy of the object being read */
+    size_t failed_part;              /* the part that `tries` and `all_tries` count */
     Hash found;                      /* of the object or chunk that was checked last */
-    Hash wrong;                      /* of the one that failed last */
-    int tries;                       /* how often in a row it was this hash */
-    int all_tries;                   /* how often it was any */
-    uint64_t n_bytes, n_local_bytes; /* read, and of them from local copies */
+    Hash wrong;                      /* hash of the object or chunk that failed last */
+    int tries;                       /* how often in a row the part had the hash `wrong` */
+    int all_tries;                   /* how often the part had any wrong hash */
+    uint64_t n_bytes, n_local_bytes; /* bytes read: all, and those from local copies */
     Error *err;
 } Restore;
 
@@ -53,10 +54,10 @@ static void restore_clear(Restore *rs)
     plan_clear(&rs->plan);
     free(rs->header);
     (void)hasher_free(rs->hasher);
-    (void)local_file_close(&rs->mended, false, NULL); /* nothing to keep */
+    (void)local_file_close(&rs->mended, false, NULL); /* an unfinished copy is removed */
 }
 
-/* ---- what becomes of a piece ---- */
+/* ---- storing a piece ---- */
 
 static void target_write(const RestoreTarget *t, uint64_t byte, const void *from, size_t n_bytes)
 {
@@ -67,7 +68,7 @@ static void target_write(const RestoreTarget *t, uint64_t byte, const void *from
         memcpy(to, from, n_bytes);
 }
 
-/* Bytes [at, at + n_bytes) of m, then v, of one chunk. */
+/* Writes bytes [at, at + n_bytes) of one chunk's moments: all of m, then all of v. */
 static void take_moments(const Restore *rs, const ObjectRecord *o, uint64_t at, const char *from,
                          size_t n_bytes)
 {
@@ -91,11 +92,11 @@ static void take_ema(const Restore *rs, const Part *part, uint64_t at, const cha
     target_write(&ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
 }
 
-/* Begins a new local copy: only an object that is read whole can replace one. */
+/* Begins a new local copy. Only an object that is read whole can replace a bad copy. */
 static void begin_mending(Restore *rs, const Part *part, const char *key)
 {
     Error err = ERROR_INIT;
-    (void)local_file_close(&rs->mended, false, NULL); /* it was not finished */
+    (void)local_file_close(&rs->mended, false, NULL); /* an earlier copy was not finished */
     if (part->mends && part->object->kind != OBJECT_EMA_WEIGHTS &&
         local_file_open(rs->plan.local, key, &rs->mended, &err) < 0)
         log_warning("%s", err.text);
@@ -108,7 +109,7 @@ static void end_mending(Restore *rs)
         log_warning("%s", err.text);
 }
 
-/* Begins a new object, which has a hash of its own and room for its header. */
+/* Begins a new object: makes its hasher and, for a weight file, a buffer for its header. */
 static int begin_part(Restore *rs, const Part *part, const ReaderRange *range)
 {
     if (part->kind == PART_DATA || part->kind == PART_EMA)
@@ -126,7 +127,7 @@ static int begin_part(Restore *rs, const Part *part, const ReaderRange *range)
     return 0;
 }
 
-/* Puts the piece on its way to the device. */
+/* Starts to send the piece to its destination. */
 static void send_piece(const Restore *rs, const Part *part, const ReaderPiece *piece)
 {
     switch (part->kind) {
@@ -151,14 +152,15 @@ static void send_piece(const Restore *rs, const Part *part, const ReaderPiece *p
     assert(false);
 }
 
-/* Hashes the piece while it travels. It has arrived when this returns: its memory is used again. */
+/* Sends and hashes the piece. The device has received it when this function returns, so that the piece's memory can be
+ * used again. */
 static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
 {
     send_piece(rs, part, piece);
     if (part->kind != PART_EMA)
         hasher_update(rs->hasher, piece->data, piece->n_bytes);
     if (rs->mended.path && local_file_write(&rs->mended, piece->data, piece->n_bytes, NULL) < 0)
-        (void)local_file_close(&rs->mended, false, NULL); /* a full disk: there is no copy */
+        (void)local_file_close(&rs->mended, false, NULL); /* the disk is full: no copy is made */
     Device *device = rs->weights.device;
     if (!device)
         return 0;
@@ -168,7 +170,7 @@ static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
     return r;
 }
 
-/* ---- what a part has to be ---- */
+/* ---- verifying a part ---- */
 
 static int check_object(Restore *rs, const ObjectRecord *o)
 {
@@ -200,8 +202,7 @@ static int check_header(Restore *rs, const ObjectRecord *o)
     return weight_file_check(source, rs->parameters, o, rs->header, n_bytes, rs->err);
 }
 
-/* The part is the chunk's last: the EMA's, when there is one, for moments have a hash of their own.
- */
+/* Checks the chunk's hash after the chunk's last part: an EMA part or, without an EMA, the moments. */
 static int check_chunk(Restore *rs, const Part *part, const ReaderRange *range)
 {
     Hash found = {0};
@@ -237,9 +238,9 @@ static int end_part(Restore *rs, const Part *part, const ReaderRange *range)
     return r;
 }
 
-/* ---- once more ---- */
+/* ---- reading again ---- */
 
-/* Makes every part of this object come from the store from now on. */
+/* From now on, reads every part of this object from the store. */
 static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
 {
     checkpoint_local_drop(rs->plan.local, key);
@@ -250,7 +251,8 @@ static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
         }
 }
 
-/* Reports whether the store has given the same bytes often enough, or others too often. */
+/* Counts a failure of the part. Returns whether the store has given the same wrong bytes often enough, or different
+ * ones too often. */
 static bool is_final(Restore *rs, size_t part)
 {
     const bool again = rs->all_tries > 0 && rs->failed_part == part;
@@ -261,7 +263,7 @@ static bool is_final(Restore *rs, size_t part)
     return rs->tries >= TRIES || rs->all_tries >= NOISY_TRIES;
 }
 
-/* Returns 0 if the reader is back where the part begins. */
+/* Returns 0 if the reader has gone back to where the part begins, otherwise r. */
 static int read_again(Restore *rs, Reader *reader, size_t index, int r)
 {
     const size_t again = rs->plan.parts[index].again;
@@ -274,7 +276,7 @@ static int read_again(Restore *rs, Reader *reader, size_t index, int r)
             was_local = true;
         }
     if (!was_local && r != -EBADMSG)
-        return r; /* the store has tried for long enough */
+        return r; /* the store itself has already retried */
     if (!was_local && is_final(rs, again))
         return r;
     log_warning("read again%s: %s", was_local ? " from the store, the local copy is bad" : "",
@@ -283,7 +285,7 @@ static int read_again(Restore *rs, Reader *reader, size_t index, int r)
     return 0;
 }
 
-/* A missing object is a checkpoint that does not verify. */
+/* Turns -ENOENT into -EBADMSG: a checkpoint with a missing object does not verify. */
 static int missing_is_bad(const Restore *rs, int r)
 {
     if (r == -ENOENT)
@@ -312,7 +314,7 @@ static int read_parts(Restore *rs)
                        rs->plan.n_parts, &reader, rs->err);
     if (r < 0)
         return r;
-    if (rs->weights.device) /* restored bytes replace those that operations wrote before */
+    if (rs->weights.device) /* earlier operations must not overwrite restored bytes */
         device_wait(rs->weights.device, LANE_IN, device_fence(rs->weights.device, LANE_COMPUTE));
     for (;;) {
         ReaderPiece piece;
@@ -331,7 +333,7 @@ static int read_parts(Restore *rs)
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- whole restores ---- */
 
 static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elements, bool has_ema)
 {
@@ -392,7 +394,7 @@ int checkpoint_restore_plans(Store *store, const CheckpointLocal *local, const M
         *ret = NULL;
         return r;
     }
-    text = rs.text = calloc((size_t)rs.plan.ranges[0].n_bytes + 1, 1); /* ends with a NUL */
+    text = rs.text = calloc((size_t)rs.plan.ranges[0].n_bytes + 1, 1); /* one more byte for a NUL */
     if (!text)
         return error_set(rs.err, -ENOMEM, "the plans of %s: out of memory", rs.plan.folder);
     r = read_parts(&rs);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-checkpoint.c - how fast a state is saved to a store and restored from it, and what the
- * store gives a reader that does nothing with what it reads:
+/* bench-checkpoint.c - measures how fast a state is saved to a store and restored from it, compared with plain writes
+ * and reads of the same bytes:
  *
  *     bench-checkpoint STORE_URI [MIB [ROUNDS [LOCAL_DIR]]]
  *
- * One rank without an EMA: weights, m and v are MIB together (1024). The store's folder is emptied of
- * what was saved. Prints one JSON line a figure. "raw" moves the same bytes in the same run and does
- * nothing else with them: objects of a chunk's size are put, and read in pieces of 8 MiB, 16 under
- * way.
+ * There is one rank without an EMA: weights, m and v have MIB (default: 1024) together. At the end the saved objects
+ * are removed. Prints one JSON line per figure. "raw" moves the same bytes in the same run and does nothing else with
+ * them: objects of a chunk's size are put, and are read in pieces of 8 MiB, 16 at a time.
  *
- * "stall" is what a save costs the training thread: the call that begins it, and what the update waits for the
- * copies, after a grain that keeps one core busy for COMPUTE_MSEC. */
+ * "stall" is the time that a save costs the training thread: the call that begins the save, and the time that the
+ * update waits for the copies after a grain that keeps one core busy for COMPUTE_MSEC. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -62,7 +61,7 @@ static double since(uint64_t begun_usec)
     return 1e-6 * (double)(clock_boottime_usec() - begun_usec);
 }
 
-/* Matrices of 4 million elements, as large layers are. */
+/* Makes tensors of 4 million elements, like large layers. */
 static ParameterList *parameters_of(int64_t n_elements)
 {
     const int64_t most = INT64_C(1) << 22;
@@ -134,7 +133,7 @@ static void bench_close(Bench *b)
 
 /* ---- save ---- */
 
-/* As many bytes as a save's, in objects as large as its moments. */
+/* Puts as many bytes as a save, in objects as large as its moments. Returns MiB/s. */
 static double put_raw(Bench *b)
 {
     Error err = ERROR_INIT;
@@ -146,7 +145,7 @@ static double put_raw(Bench *b)
     int r = 0;
     const uint64_t begun_usec = clock_boottime_usec();
     for (size_t at = 0; r == 0 && at < n_bytes; at += object_bytes) {
-        /* The state's bytes, over and over: what they are does not matter. */
+        /* Puts the state's bytes again and again: their values do not matter. */
         const size_t first = at % (n_bytes / 3), left = n_bytes / 3 - first;
         struct iovec parts[] = {{(char *)b->saved->m + first, MIN(left, object_bytes)},
                                 {(char *)b->saved->v, object_bytes - MIN(left, object_bytes)}};
@@ -165,7 +164,7 @@ static double put_raw(Bench *b)
     return mib_per_sec;
 }
 
-/* Stands for a grain. */
+/* Keeps one core busy like a grain. */
 static void compute(void)
 {
     static char block[1 << 16];
@@ -196,7 +195,8 @@ static Manifest *measure_saves(Bench *b)
     world_check(r == 0, "%s", err.text);
     for (int i = 0; i < b->rounds; i++) {
         CheckpointResult result;
-        while (checkpoint_busy(writer)) /* with the removal of old ones, which a save waits for */
+        /* also waits for the removal of old checkpoints, as a save would */
+        while (checkpoint_busy(writer))
             (void)usleep(1000);
         b->saved->scalars.step = i;
         const uint64_t begun_usec = clock_boottime_usec();
@@ -233,7 +233,7 @@ static Manifest *measure_saves(Bench *b)
 
 /* ---- restore ---- */
 
-/* All objects of the checkpoint, read and thrown away. */
+/* Reads all objects of the checkpoint and discards them. Returns MiB/s. */
 static double read_raw(Bench *b, const Manifest *m, char (*buffers)[PIECE_BYTES])
 {
     Error err = ERROR_INIT;
@@ -275,7 +275,7 @@ static double restore(Bench *b, const Manifest *m, const CheckpointLocal *local)
     return b->mib / since(begun_usec);
 }
 
-/* Raw and restored by turns, so that both see the same machine. */
+/* Alternates raw reads and restores, so that both run under the same conditions. */
 static void measure_restores(Bench *b, const Manifest *m)
 {
     double raw[ROUNDS_MAX], restored[ROUNDS_MAX], cpu[ROUNDS_MAX], ratio[ROUNDS_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-reports.c - any bytes as what the other rank of a world says during a save: it fails with a text, or writes a
- * manifest that reads. The first byte says which rank this one is. */
+/* fuzz-reports.c - any bytes as the messages of the other rank of a world during a save: the save fails with a text, or
+ * writes a manifest that can be parsed. The first byte selects which rank this one is. */
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 #include "trainer/checkpoint/writer.h"
@@ -18,7 +18,7 @@ typedef struct Words {
     const uint8_t *data;
     size_t n_bytes;
     CheckpointWriter *writer;
-    int rank; /* that speaks */
+    int rank; /* the rank whose messages come from the input */
 } Words;
 
 static void take(Words *words, void *to, size_t n_bytes)
@@ -30,7 +30,7 @@ static void take(Words *words, void *to, size_t n_bytes)
     words->n_bytes -= n;
 }
 
-/* Overwrites the peer's data with the input. Bytes that the input lacks at its end are as an honest peer has them. */
+/* Overwrites the peer's data with the input. If the input is too short, the rest stays as a correct peer sends it. */
 static int play(void *arg, PlayedCall call, void *data, size_t n_bytes, size_t own_bytes)
 {
     Words *words = arg;
@@ -84,6 +84,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         assert(r == 0);
         checkpoint_settle(writer, false);
     }
-    (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); /* what stays disturbs nobody */
+    (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); /* objects that remain do no harm */
     return 0;
 }

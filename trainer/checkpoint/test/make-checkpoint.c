@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make-checkpoint.c - writes a checkpoint of a U-Net with initial weights, and the same numbers as
- * bare files, so that other programs' loaders can be compared with ours.
+/* make-checkpoint.c - writes a checkpoint of a U-Net with initial weights, and the same numbers as plain files, to
+ * compare the loaders of other programs with this project's.
  *
  *   make-checkpoint CONFIG.json FOLDER WEIGHT_FILE_BYTES
  *
@@ -29,7 +29,7 @@ static int dump_names(const char *folder, const ParameterList *parameters, Error
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < parameters->n_items; i++)
         (void)fprintf(f, "%s %lld\n", parameters->items[i].name,
-                      (long long)parameters->items[i].n_elements); /* fclose tells */
+                      (long long)parameters->items[i].n_elements); /* fclose() reports errors */
     if (fclose(f) != 0)
         return error_set(err, -ENOMEM, "out of memory");
     return dump(folder, "names.txt", text, n_bytes, err);
@@ -100,7 +100,7 @@ static int run(char **argv, Error *err)
         r = dump(argv[2], "unet_ema.f32", state->ema, n_bytes, err);
     if (r == 0)
         r = dump_names(argv[2], parameters, err);
-    state = train_state_free(state); /* borrows the device */
+    state = train_state_free(state); /* the state borrows the device */
     (void)device_free(device);
     return r;
 }

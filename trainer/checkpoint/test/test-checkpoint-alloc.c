@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-alloc.c - each allocation fails in turn while a checkpoint is saved and committed, and
- * while it is restored. Whatever failed, what was committed before stays whole, what is called written is whole,
- * a manifest never names what is not there, and the next life saves as if nothing had been.
+/* test-checkpoint-alloc.c - each allocation fails in turn while a checkpoint is saved and committed, and while it is
+ * restored. Whichever allocation fails, earlier commits stay whole, a checkpoint that is reported as written is whole,
+ * a manifest never names an object that does not exist, and the next life of the process saves as if nothing had
+ * happened.
  */
 #include "base/log.h"
 #include "base/test/testing-alloc.h"
@@ -33,7 +34,7 @@ static CheckpointResult save(CheckpointWriter *writer, int64_t step)
     return testing_save(writer, state, GENERATION, step);
 }
 
-/* -1: it is not whole. */
+/* Returns the step of the checkpoint at uri if the checkpoint is whole, otherwise -1. */
 static int64_t whole_step(const char *uri)
 {
     Error err = ERROR_INIT;
@@ -48,7 +49,7 @@ static int64_t whole_step(const char *uri)
     return manifest_step(m);
 }
 
-/* Every manifest in the store is whole. */
+/* Returns whether every checkpoint with a manifest in the store is whole. */
 static bool all_whole(Store *store)
 {
     Error err = ERROR_INIT;
@@ -90,9 +91,10 @@ static AllocLife life_of_save(unsigned n, _unused_ void *arg)
 {
     Saves s;
     open_saves(&s);
-    bool good = all_whole(s.store); /* what the life before left, which may have ended by abort() */
+    /* checks the folder of the life before, which may have ended by abort() */
+    bool good = all_whole(s.store);
     close_saves(&s);
-    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* then mkdir() says so */
+    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* if this fails, mkdir() fails */
     if (!good || mkdir(folder, 0700) < 0)
         return ALLOC_WRONG;
     open_saves(&s);
@@ -114,7 +116,7 @@ static AllocLife life_of_save(unsigned n, _unused_ void *arg)
 
     good = whole_step(first.uri) == 1 && all_whole(s.store) &&
            (!written || whole_step(second.uri) == 2);
-    close_saves(&s); /* retention has ended */
+    close_saves(&s); /* retention has ended afterwards */
     good = good && whole_step(first.uri) == 1 && (!written || whole_step(second.uri) == 2);
     return !good ? ALLOC_WRONG : written ? ALLOC_WHOLE : ALLOC_FAILED;
 }
@@ -130,7 +132,7 @@ static AllocLife life_of_restore(unsigned n, void *arg)
     if (r == 0)
         r = checkpoint_restore(store, NULL, m, state, &err);
     (void)alloc_struck();
-    /* A checkpoint that cannot be verified is struck out: for want of memory it must not be. */
+    /* A checkpoint that cannot be verified is struck out. This must not happen because of a lack of memory. */
     if (r < 0) {
         if (r == -ENOMEM && err.text[0])
             return ALLOC_FAILED;
@@ -148,7 +150,8 @@ static void a_save_without_memory_harms_nothing(_unused_ void **state)
 
 static void a_restore_without_memory_blames_no_checkpoint(_unused_ void **state)
 {
-    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* what the lives of saving left */
+    /* removes the folder of the lives that saved */
+    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS);
     assert_int_equal(mkdir(folder, 0700), 0);
     Saves s;
     open_saves(&s);
@@ -162,7 +165,7 @@ static void a_restore_without_memory_blames_no_checkpoint(_unused_ void **state)
 int main(void)
 {
     log_set_level(LOG_LEVEL_ERROR);
-    /* in memory where possible: hundreds of lives, and none of them is a power failure */
+    /* in memory if possible: there are hundreds of lives, and a power failure is not tested */
     (void)snprintf(folder, sizeof(folder), "%s/sdtrain-alloc.%d",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
     assert(mkdir(folder, 0700) == 0);
@@ -173,6 +176,6 @@ int main(void)
     };
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* nothing to do about it */
+    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* an error is ignored */
     return r;
 }

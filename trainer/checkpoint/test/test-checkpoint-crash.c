@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-crash.c - SIGKILL at every step of a commit, at every visit, on file://. */
+/* test-checkpoint-crash.c - sends SIGKILL at every fault point of a commit, at every visit of the point, on file://. */
 #include "base/test/testing.h"
 #include "trainer/checkpoint/test/testing-crash.h"
 
@@ -24,7 +24,8 @@ static void test_kill_alone(void **unused)
         crash_everywhere(points[i], 1, 0, 1);
 }
 
-/* With a peer that must not hang; every seventh visit, since a world takes longer to start. */
+/* Kills one rank of two: the other rank must not hang. Only every seventh visit is tested, since a world takes longer
+ * to start. */
 static void test_kill_one_of_two(void **unused)
 {
     (void)unused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-history.c - what is committed, what is forgotten, what stays and what goes. */
+/* test-checkpoint-history.c - tests which checkpoints and metrics are committed, kept and removed. */
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -76,7 +76,7 @@ static void life_resume(Life *l, const CheckpointResult *from)
     assert_int_equal(checkpoint_adopt_history(l->writer, m, &err), 0);
 }
 
-/* The steps (and generations) that have a manifest, as "101.2 100.1 0.1". Ends retention first. */
+/* Checks which steps (and generations) have a manifest, as "101.2 100.1 0.1". Waits for the end of retention first. */
 static void assert_kept(Life *l, const char *expected)
 {
     Error err = ERROR_INIT;
@@ -113,7 +113,7 @@ static void put_text(const Life *l, const char *key, const char *text)
                      0);
 }
 
-/* Steps that are lost. */
+/* Publishes the metrics of m. Returns the number of lost steps. */
 static int64_t publish(const Life *l, const Manifest *m)
 {
     Error err = ERROR_INIT;
@@ -150,11 +150,12 @@ static void test_metrics(void **state)
     Error err = ERROR_INIT;
     Life l;
     life_begin(&l, folder, 1);
-    CheckpointResult zero = life_commit(&l, 0, 1); /* no step, no segment */
+    CheckpointResult zero = life_commit(&l, 0, 1); /* without a step there is no segment */
     (void)life_commit(&l, 3, 1);
     CheckpointResult six = life_commit(&l, 6, 4);
     (void)life_save(&l, 8, 7);
-    checkpoint_settle(l.writer, false); /* refused: as if it had never been */
+    /* after a refused commit, the save leaves no trace in the history */
+    checkpoint_settle(l.writer, false);
     life_end(&l);
 
     life_begin(&l, folder, 2);
@@ -162,7 +163,7 @@ static void test_metrics(void **state)
     assert_int_equal(l.state->scalars.step, 6);
     (void)life_commit(&l, 9, 7);
     CheckpointResult last = life_commit(&l, 10, 10);
-    CheckpointResult again = life_commit(&l, 10, 11); /* the same step once more, no lines */
+    CheckpointResult again = life_commit(&l, 10, 11); /* the same step again, without new lines */
     assert_true(hash_equal(last.digest, again.digest));
 
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &again);
@@ -177,7 +178,7 @@ static void test_metrics(void **state)
     (void)snprintf(expected, sizeof(expected), "%s%s", before, after);
     assert_string_equal(text, expected);
 
-    /* The refused segment is gone, the listed ones are not. */
+    /* The segment of the refused save has been removed, the listed segments have not. */
     assert_kept(&l, "10.2 10.2 0.1");
     assert_int_equal(count_objects(&l, "metrics/"), 4);
     (void)zero;
@@ -185,7 +186,7 @@ static void test_metrics(void **state)
     life_end(&l);
 }
 
-/* A segment that is missing, another that is rotten: a gap, never a job that cannot end. */
+/* One segment is missing and one is damaged: their steps are a gap, and the job can still end. */
 static void test_lost_metrics(void **state)
 {
     Life l;
@@ -202,14 +203,14 @@ static void test_lost_metrics(void **state)
     assert_int_equal(publish(&l, m), 5);
     assert_text(&l, "metrics.jsonl", third);
 
-    /* One is back: what was published is replaced by what has all of its lines. */
+    /* One segment exists again: the published file is replaced by one with its lines, too. */
     put_text(&l, m->segments[1].key, kept);
     assert_int_equal(publish(&l, m), 3);
     char both[1024];
     (void)snprintf(both, sizeof(both), "%s%s", kept, third);
     assert_text(&l, "metrics.jsonl", both);
 
-    /* Told after the next commit, and the step that follows goes on from the list. */
+    /* The gap is reported after the next commit, and the next step continues from the list. */
     last = life_commit(&l, 10, 10);
     l.writer = checkpoint_writer_free(l.writer);
     l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
@@ -225,7 +226,7 @@ static void test_lost_metrics(void **state)
     life_end(&l);
 }
 
-/* Another thing has the folder's name meanwhile. */
+/* Puts a file in place of the metrics folder, or undoes this. */
 static void hide_metrics(const Life *l, bool hide)
 {
     char here[128], away[128];
@@ -240,7 +241,8 @@ static void hide_metrics(const Life *l, bool hide)
     }
 }
 
-/* A store that takes everything but metrics: no reason not to save, and none to lose them once it takes them again. */
+/* A store that accepts everything except metrics does not prevent saves, and no metrics are lost once the store accepts
+ * them again. */
 static void test_refused_metrics(void **state)
 {
     Error err = ERROR_INIT;
@@ -254,21 +256,23 @@ static void test_refused_metrics(void **state)
         (void)usleep(1000);
     MetricsGap gap;
     checkpoint_gap(l.writer, &gap);
-    assert_int_equal(gap.n_steps, 0); /* they wait */
+    assert_int_equal(gap.n_steps, 0); /* the metrics wait */
     int64_t n_missed;
     assert_int_equal(checkpoint_put_missed(l.writer, &n_missed, &err), -ENOTDIR);
     assert_int_equal(n_missed, 20);
     remove_object(&l, "metrics");
     last = life_commit(&l, 21, 21);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
-    assert_int_equal(m->n_segments, 21 - 15); /* merged with their lines */
+    /* 16 segments were merged into one, with their lines */
+    assert_int_equal(m->n_segments, 21 - 15);
     assert_int_equal(publish(&l, m), 0);
     _cleanup_free_ char *all = testing_metrics(1, 1, 21);
     assert_text(&l, "metrics.jsonl", all);
     assert_int_equal(checkpoint_restore(l.store, NULL, m, l.state, &err), 0);
 
-    /* Refused once, and still when there are enough to merge: these wait, too. */
-    while (checkpoint_busy(l.writer)) /* its thread reads what fault_open() writes */
+    /* Metrics are refused once, and still wait when there are enough segments for a merge: then the merge waits,
+     * too. */
+    while (checkpoint_busy(l.writer)) /* the writer's thread reads what fault_open() writes */
         (void)usleep(1000);
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@*", 1); /* cannot fail for a valid name */
     assert_int_equal(fault_open(&err), 0);
@@ -281,16 +285,17 @@ static void test_refused_metrics(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *waits = life_manifest(&l, &last);
     assert_int_equal(waits->n_segments, m->n_segments + 13);
-    while (checkpoint_busy(l.writer)) /* as above */
+    while (checkpoint_busy(l.writer)) /* the writer's thread reads what fault_open() writes */
         (void)usleep(1000);
-    (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@100000", 1); /* as above */
+    /* cannot fail for a valid name */
+    (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@100000", 1);
     assert_int_equal(fault_open(&err), 0);
     last = life_commit(&l, 35, 35);
     _cleanup_(manifest_freep) Manifest *merged = life_manifest(&l, &last);
     assert_int_equal(merged->n_segments, m->n_segments + 14 - 15);
     assert_int_equal(publish(&l, merged), 0);
 
-    /* Refused with the last save. */
+    /* The metrics of the last save are refused. */
     while (checkpoint_busy(l.writer))
         (void)usleep(1000);
     hide_metrics(&l, true);
@@ -304,7 +309,7 @@ static void test_refused_metrics(void **state)
     life_end(&l);
 }
 
-/* The key holds an object already: the beginning of this history, more than this history, and somebody else's. */
+/* The key already has an object: the beginning of this history, more than this history, or someone else's text. */
 static void test_published_before(void **state)
 {
     Life l;
@@ -315,12 +320,12 @@ static void test_published_before(void **state)
     CheckpointResult five = life_commit(&l, 5, 4);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &five);
     _cleanup_free_ char *all = testing_metrics(1, 1, 5);
-    assert_int_equal(publish(&l, m), 0); /* --resume with more steps */
+    assert_int_equal(publish(&l, m), 0); /* as after --resume with more steps */
     assert_text(&l, "metrics.jsonl", all);
-    assert_int_equal(publish(&l, short_one), 0); /* and with fewer */
+    assert_int_equal(publish(&l, short_one), 0); /* as after --resume with fewer steps */
     assert_text(&l, "metrics.jsonl", all);
 
-    /* It fills a gap. */
+    /* The published file fills a gap. */
     remove_object(&l, m->segments[0].key);
     assert_int_equal(publish(&l, m), 0);
     assert_text(&l, "metrics.jsonl", all);
@@ -337,7 +342,8 @@ static void test_published_before(void **state)
     life_end(&l);
 }
 
-/* The list as it grows by a save at a time: short, whole, and every line is copied a few times. */
+/* The list of segments after each of a million saves stays short and complete, and every line is copied only a few
+ * times. */
 static void test_a_million_saves(void **state)
 {
     (void)state;
@@ -369,7 +375,7 @@ static void test_a_million_saves(void **state)
     }
     assert_int_equal(next, 1000001);
 
-    /* Large segments stay: 1e9 steps that are saved each 1,000. */
+    /* Large segments are not merged: 1e9 steps that are saved every 1,000 steps. */
     n = 0;
     for (int64_t k = 0; k < 1000000; k++) {
         size_t at;
@@ -385,7 +391,7 @@ static void test_a_million_saves(void **state)
     }
 }
 
-/* Real saves: merged objects hold the same lines, and a kept manifest keeps the parts that it lists. */
+/* With real saves, merged objects hold the same lines, and a kept manifest keeps the segments that it lists. */
 static void test_merged_metrics(void **state)
 {
     Life l;
@@ -409,12 +415,12 @@ static void test_merged_metrics(void **state)
             n_shared += strcmp(old->segments[i].key, m->segments[k].key) == 0;
     assert_int_equal(n_shared, 0);
     _cleanup_free_ char *to_100 = testing_metrics(1, 1, 100), *to_300 = testing_metrics(1, 1, 300);
-    assert_int_equal(publish(&l, old), 0); /* nothing that it lists is gone */
+    assert_int_equal(publish(&l, old), 0); /* every segment that it lists exists */
     assert_text(&l, "metrics.jsonl", to_100);
     assert_int_equal(publish(&l, m), 0);
     assert_text(&l, "metrics.jsonl", to_300);
 
-    /* And nothing else is there: the lists of 100, 200, 299 and 300, of which the last two are alike. */
+    /* No other segments exist than those in the lists of 100, 200, 299 and 300; the last two lists are alike. */
     assert_true(count_objects(&l, "metrics/") <= old->n_segments + 3 * METRICS_FAN_IN * 2);
 
     /* A segment that is lost when it is merged is a gap inside the merged object. */
@@ -431,7 +437,7 @@ static void test_merged_metrics(void **state)
     for (size_t i = 0; i < after->n_segments; i++)
         n_lines += after->segments[i].n_lines;
     assert_int_equal(n_lines, 319);
-    assert_int_equal(publish(&l, after), 0); /* the file that was published has it */
+    assert_int_equal(publish(&l, after), 0); /* the published file has the lost line */
     remove_object(&l, "metrics.jsonl");
     assert_int_equal(publish(&l, after), 1);
     life_end(&l);
@@ -458,7 +464,7 @@ static void test_bad_metrics(void **state)
     CheckpointResult result;
     assert_int_equal(checkpoint_wait(l.writer, 10 * USEC_PER_SEC, &result), 0);
     assert_int_equal(result.phase, CHECKPOINT_WRITTEN);
-    assert_true(checkpoint_busy(l.writer)); /* until it is settled */
+    assert_true(checkpoint_busy(l.writer)); /* busy until the save is settled */
     assert_int_equal(checkpoint_begin(l.writer, l.state, "", 6, 5, &err), -EBUSY);
     checkpoint_poll(l.writer, &result);
     assert_int_equal(result.phase, CHECKPOINT_IDLE);
@@ -485,7 +491,7 @@ static void test_orphans(void **state)
     life_begin(&l, *state, 1);
     (void)life_commit(&l, 10, 1);
     CheckpointResult twenty = life_commit(&l, 20, 11);
-    (void)life_commit(&l, 30, 21); /* struck out later */
+    (void)life_commit(&l, 30, 21); /* invalidated below: the job resumes from step 20 */
     life_end(&l);
 
     life_begin(&l, *state, 2);
@@ -497,11 +503,11 @@ static void test_orphans(void **state)
     put_text(&l, "notes.txt", "somebody's own");
     put_text(&l, "step-5/notes.txt", "somebody's own");
     (void)life_commit(&l, 29, 21);
-    checkpoint_writer_free(TAKE_PTR(l.writer));         /* with its retention */
-    assert_int_equal(count_objects(&l, "metrics/"), 4); /* that of step 30, too */
+    checkpoint_writer_free(TAKE_PTR(l.writer));         /* waits for the end of retention */
+    assert_int_equal(count_objects(&l, "metrics/"), 4); /* also the segment of step 30 */
     l.writer = testing_writer(&fixture, l.store, l.comm, 2, 0);
     life_resume(&l, &twenty);
-    (void)life_commit(&l, 30, 21); /* has passed it */
+    (void)life_commit(&l, 30, 21); /* reaches the step of the invalidated checkpoint */
     assert_kept(&l, "30.2 20.1");
     assert_int_equal(count_objects(&l, "metrics/"), 3);
     assert_int_equal(count_objects(&l, "step-0000000040"), 0);
@@ -510,8 +516,8 @@ static void test_orphans(void **state)
     life_end(&l);
 }
 
-/* The record of the commits is lost, or an old one: a job that begins at step 0, or at an old step, with
- * what was committed beside it. None of it goes before a commit has passed it. */
+/* The record of the commits is lost or old: a job begins at step 0 or at an old step, beside committed checkpoints.
+ * None of these is removed before a commit has reached its step. */
 static void test_lost_record(void **state)
 {
     Life l;
@@ -525,11 +531,11 @@ static void test_lost_record(void **state)
     l.writer = testing_writer(&fixture, l.store, l.comm, 2, 0);
     (void)life_commit(&l, 0, 1);
     assert_kept(&l, "40.1 30.1 0.2");
-    assert_int_equal(count_objects(&l, "metrics/"), 4); /* all that step 40 lists */
+    assert_int_equal(count_objects(&l, "metrics/"), 4); /* all segments that step 40 lists */
 
     l.writer = testing_writer(&fixture, l.store, l.comm, 3, 0);
-    (void)life_commit(&l, 35,
-                      1); /* 30 is passed; the keep rules decide, and it is not of this history */
+    /* step 30 is passed: the keep rules do not keep it, and it is not of this history */
+    (void)life_commit(&l, 35, 1);
     assert_kept(&l, "40.1 35.3 0.2");
     l.writer = testing_writer(&fixture, l.store, l.comm, 4, 0);
     (void)life_commit(&l, 40, 1);
@@ -537,8 +543,8 @@ static void test_lost_record(void **state)
     life_end(&l);
 }
 
-/* A world that does not know yet that it is over removes nothing of its successor's, nor what the
- * successor may have resumed from. */
+/* A world that was replaced, but does not know it yet, removes no objects of the newer generation, nor checkpoints from
+ * which the newer generation may have resumed. */
 static void test_newer_generation(void **state)
 {
     Life l;
@@ -556,7 +562,7 @@ static void test_newer_generation(void **state)
     life_end(&l);
 }
 
-/* The newest two that are whole stay: a damaged one does not count. */
+/* The newest two whole checkpoints are kept: a damaged one does not count. */
 static void test_damaged_do_not_count(void **state)
 {
     Error err = ERROR_INIT;
@@ -582,7 +588,7 @@ static void test_damaged_do_not_count(void **state)
     life_end(&l);
 }
 
-/* The list of what was committed is bounded; what falls out of it was retired long before. */
+/* The list of commits is bounded; checkpoints that leave the list were removed long before. */
 static void test_long_history(void **state)
 {
     Life l;
@@ -592,7 +598,8 @@ static void test_long_history(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
     assert_int_equal(m->n_committed, MANIFEST_COMMITTED_MAX);
-    assert_int_equal(m->n_segments, 6 + 8); /* 96 in six, one a step after them */
+    /* 96 steps in six segments, then one segment per step */
+    assert_int_equal(m->n_segments, 6 + 8);
     assert_kept(&l, "104.1 103.1 100.1");
     life_end(&l);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-local.c - copies on a node's own disk: read instead of the store, never believed,
- * replaced when bad, bounded, and worth nothing when the disk is full. */
+/* test-checkpoint-local.c - tests copies on a node's own disk: they are read instead of the store, always verified,
+ * replaced when bad, bounded in size, and left out when the disk is full. */
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -20,12 +20,12 @@ enum { MANY_BYTES = 1 << 30, SAVES_MAX = 5 };
 static char folder[] = "/tmp/test-local-XXXXXX";
 static Fixture fixture;
 
-/* ---- saves on W ranks of one node, in processes of their own ---- */
+/* ---- saves on W ranks of one node, each in its own process ---- */
 
 typedef struct SaveCase {
     int n_saves;
     uint64_t local_bytes;
-    const char *fault; /* of all ranks */
+    const char *fault; /* SDTRAIN_FAULT of all ranks; NULL: none */
     CheckpointResult results[SAVES_MAX];
 } SaveCase;
 
@@ -56,7 +56,7 @@ static int save_rank(World *world, Comm *comm, void *arg)
     SaveCase *c = arg;
     Error err = ERROR_INIT;
     log_set_level(LOG_LEVEL_ERROR);
-    (void)setenv("SDTRAIN_FAULT", c->fault ?: "", 1); /* a valid name */
+    (void)setenv("SDTRAIN_FAULT", c->fault ?: "", 1); /* cannot fail for a valid name */
     world_check(fault_open(&err) == 0, "%s", err.text);
     _cleanup_(store_freep) Store *store = open_store();
     _cleanup_(checkpoint_local_freep) CheckpointLocal *local = open_local(store, c->local_bytes);
@@ -95,10 +95,10 @@ static void clear(void)
     assert_int_equal(folder_remove(path, NULL), 0);
 }
 
-/* ---- what lies on the local disk ---- */
+/* ---- contents of the local disk ---- */
 
 static size_t n_files, n_bytes_found;
-static char checkpoints[512]; /* steps, in no order: "3 2 4 " */
+static char checkpoints[512]; /* steps in any order: "3 2 4 " */
 
 static int visit(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -118,7 +118,7 @@ static void look_at_local(void)
     (void)snprintf(path, sizeof(path), "%s/local", folder);
     n_files = n_bytes_found = 0;
     checkpoints[0] = '\0';
-    (void)nftw(path, visit, 16, FTW_PHYS); /* without the folder nothing is found */
+    (void)nftw(path, visit, 16, FTW_PHYS); /* if there is no folder, nothing is found */
 }
 
 /* ---- restore ---- */
@@ -149,7 +149,7 @@ static void node_close(Node *n)
     n->store = store_free(n->store);
 }
 
-/* All ranks of a world of that size, one after another; returns the reads that the store saw. */
+/* Restores all ranks of a world of that size, one after another. Returns how many reads the store received. */
 static size_t restore(Node *n, int size)
 {
     Error err = ERROR_INIT;
@@ -183,7 +183,7 @@ static void test_instead_of_the_store(void **unused)
     for (int size = 1; size <= 3; size++)
         assert_int_equal(restore(&n, size), 0);
 
-    /* Another store's copies are not this one's. */
+    /* Copies of another store are not used. */
     Error err = ERROR_INIT;
     char dir[64];
     (void)snprintf(dir, sizeof(dir), "%s/local", folder);
@@ -210,8 +210,8 @@ static void damage(const char *path, Damage how, size_t at)
                      0);
 }
 
-/* Whatever happens to whichever copy, the state is right, and the bad one is replaced; those of the
- * EMA, of which ranges are read, are dropped. */
+/* Whatever the damage to a copy, the restored state is right, and the bad copy is replaced. A bad copy of an EMA file,
+ * which is read only in ranges, is dropped. */
 static void test_damage(void **unused)
 {
     (void)unused;
@@ -225,7 +225,7 @@ static void test_damage(void **unused)
             char path[256];
             path_of(&n, o, path);
             if (is_ema && access(path, F_OK) < 0)
-                continue; /* dropped by the case before */
+                continue; /* dropped in an earlier case */
             damage(path, how, (size_t)(o->n_bytes * (i % 10) / 10));
             const size_t reads = restore(&n, 2);
             if (reads == 0)
@@ -238,13 +238,13 @@ static void test_damage(void **unused)
                              how == REMOVE ? -ENOENT : 0);
             assert_true(how == REMOVE || hash_equal(hash_bytes(bytes, n_bytes), o->hash));
             if (how == REMOVE)
-                break; /* nobody puts it back */
+                break; /* a missing copy is not replaced */
         }
     node_close(&n);
     clear();
 }
 
-/* A copy that lies, with a store that is wrong once as well. */
+/* The local copy is wrong, and the store gives wrong bytes, too: first once, then always. */
 static void test_both_wrong(void **unused)
 {
     (void)unused;
@@ -263,12 +263,12 @@ static void test_both_wrong(void **unused)
     damage(path, FLIP, 7);
     far_fault(last->key, 1000, 0, 0);
     assert_int_equal(checkpoint_restore(n.store, n.local, n.manifest, state, &err), -EBADMSG);
-    assert_true(access(path, F_OK) < 0); /* neither the bad copy nor what replaced it */
+    assert_true(access(path, F_OK) < 0); /* neither the bad copy nor a replacement remains */
     node_close(&n);
     clear();
 }
 
-/* ---- what is kept ---- */
+/* ---- copies that are kept ---- */
 
 static void test_newest_stay(void **unused)
 {
@@ -276,7 +276,7 @@ static void test_newest_stay(void **unused)
     for (int size = 1; size <= 2; size++) {
         (void)run_saves(size, (SaveCase){.n_saves = 5, .local_bytes = MANY_BYTES});
         look_at_local();
-        /* The fifth, and the two that were committed when it was written. */
+        /* The fifth checkpoint, and the two that were committed when the fifth was written. */
         assert_int_equal(strlen(checkpoints), strlen("5 4 3 "));
         assert_non_null(strstr(checkpoints, "5 "));
         assert_non_null(strstr(checkpoints, "4 "));
@@ -285,7 +285,8 @@ static void test_newest_stay(void **unused)
     }
 }
 
-/* A generation that begins keeps what it goes on from and the one before, whether or not it can save. */
+/* A new generation keeps the copies of the checkpoint that it continues from and of the one before, whether or not it
+ * can save. */
 static void test_tidy(void **unused)
 {
     (void)unused;
@@ -299,7 +300,7 @@ static void test_tidy(void **unused)
     assert_non_null(strstr(checkpoints, "4 "));
     assert_int_equal(restore(&n, 2), 0);
     checkpoint_local_clear(n.local);
-    checkpoint_local_tidy(n.local, n.manifest); /* there is nothing */
+    checkpoint_local_tidy(n.local, n.manifest); /* there are no copies */
     look_at_local();
     assert_int_equal(n_files, 0);
     node_close(&n);
@@ -361,7 +362,7 @@ static void test_failed_save(void **unused)
     clear();
 }
 
-/* In a process of its own: the device stays broken. */
+/* Runs in its own process, since the device stays broken. */
 static int restore_on_bad_device(_unused_ World *world, _unused_ Comm *comm, void *arg)
 {
     const CheckpointResult *saved = arg;
@@ -369,19 +370,19 @@ static int restore_on_bad_device(_unused_ World *world, _unused_ Comm *comm, voi
     Node n;
     node_open(&n, saved);
     TrainState *state = testing_state(&fixture, 77, 0, 1, 2, false);
-    (void)setenv("SDTRAIN_FAULT", "shadow.break.in=eio@3", 1); /* a valid name */
+    (void)setenv("SDTRAIN_FAULT", "shadow.break.in=eio@3", 1); /* cannot fail for a valid name */
     world_check(fault_open(&err) == 0, "%s", err.text);
     int r = checkpoint_restore(n.store, n.local, n.manifest, state, &err);
     world_check(r == -EIO, "%d: %s", r, err.text);
     _exit(0);
 }
 
-/* Nothing is known about what was read. */
+/* After an error of the device, the copies are kept: nothing is known about the bytes that were read. */
 static void test_bad_device(void **unused)
 {
     (void)unused;
     if (!getenv("SDTRAIN_TEST_DEVICE"))
-        skip(); /* a CPU does not break */
+        skip(); /* a CPU has no such fault */
     const SaveCase *c = run_saves(2, (SaveCase){.n_saves = 1, .local_bytes = MANY_BYTES});
     World world = {.size = 1, .run = restore_on_bad_device, .arg = (void *)&c->results[0]};
     look_at_local();

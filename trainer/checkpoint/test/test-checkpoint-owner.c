@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-owner.c - two writers in one folder, in every way that came to mind: one is refused
- * by name, or both histories are whole. It also tests what a writer never touches. */
+/* test-checkpoint-owner.c - two writers use one folder, in many ways: either one of them is refused and the error names
+ * the owner, or both histories stay whole. Also tests which objects a writer never removes. */
 #include "trainer/checkpoint/owner.h"
 
 #include "base/fault.h"
@@ -22,7 +22,7 @@ static const char one[] = "11111111111111111111111111111111",
 static Fixture fixture;
 static char folder[] = "/tmp/test-owner-XXXXXX";
 
-/* ---- something that happens just then ---- */
+/* ---- a hook at a fault point ---- */
 
 static void (*hook)(void);
 static const char *hook_point;
@@ -54,7 +54,7 @@ typedef struct Life {
     CheckpointWriter *writer;
     CheckpointFacts facts;
     CheckpointOptions options;
-    int64_t last; /* step that was committed */
+    int64_t last; /* step of the last commit */
 } Life;
 
 static Life begin_as(const char *path, const char *submission, int64_t generation,
@@ -93,14 +93,14 @@ static Life begin(const char *submission, int64_t generation, OwnerTakes takes)
     return begin_at(folder, submission, generation, takes, false);
 }
 
-/* Begins at an operator's request. */
+/* Begins a job at an operator's request with the id `act`. */
 static Life begin_by(const char *submission, int64_t generation, const char *act)
 {
     return begin_as(folder, submission, generation,
                     (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = act});
 }
 
-/* Begins with another job identity than the others. */
+/* Begins a job that has another job identity than the others. */
 static Life begin_other(const char *submission, OwnerTakes takes)
 {
     Error err = ERROR_INIT;
@@ -141,7 +141,7 @@ static void assert_refused(const Error *err, int r, const char *by)
         fail_msg("\"%s\" does not name %s", err->text, by);
 }
 
-/* Checks that a claim is refused, and that the error has `by`. */
+/* Checks that a claim is refused, and that the error's text contains `by`. */
 static void refused(Life *l, const char *by)
 {
     Error err = ERROR_INIT;
@@ -158,7 +158,7 @@ static CheckpointResult save(Life *l, int64_t step)
 static void idle(Life *l)
 {
     while (checkpoint_busy(l->writer))
-        (void)usleep(1000); /* an early end only looks again */
+        (void)usleep(1000); /* an early return only repeats the check */
 }
 
 /* Saves and commits, and waits until retention has ended. */
@@ -184,7 +184,7 @@ static void resume(Life *l, const CheckpointResult *from)
     l->last = from->step;
 }
 
-/* expected: "20.2 10.1", the steps and owners of all whole checkpoints, newest first. */
+/* Checks that all checkpoints are whole, and that their steps and owners are `expected`: "20.2 10.1", newest first. */
 static void assert_whole(const char *expected)
 {
     Error err = ERROR_INIT;
@@ -264,7 +264,7 @@ static void test_another_submission(void **unused)
     end(&a);
 }
 
-/* The folder has a second path: a link, as a second mount would be. */
+/* The folder has a second path: a symbolic link, in place of a second mount. */
 static void test_second_path(void **unused)
 {
     (void)unused;
@@ -284,8 +284,8 @@ static void test_second_path(void **unused)
     assert_int_equal(unlink(link), 0);
 }
 
-/* A job is started with --resume while the first one trains: the last of the two is the owner, and the
- * first finds out before it writes. Both histories are whole until a commit has passed the older one. */
+/* A job is started with --resume while the first job trains: the second job becomes the owner, and the first job finds
+ * this out before it writes. Both histories stay whole until the second job's commits have passed the older history. */
 static void test_taken_over(void **unused)
 {
     (void)unused;
@@ -305,14 +305,14 @@ static void test_taken_over(void **unused)
     assert_refused(&result.error, result.error.code, "job-2 of submission 22222222");
     assert_whole("40.1 30.1");
 
-    /* Generation 1 of owner 2 is later than generation 7 of owner 1: retention goes on. */
+    /* Generation 1 of owner 2 is later than generation 7 of owner 1, so retention continues. */
     (void)commit(&b, 50);
     assert_whole("50.2 40.1");
     (void)commit(&b, 60);
     assert_whole("60.2 50.2");
     end(&a);
 
-    /* The same --resume does not take the folder again from a job that took it later. */
+    /* The same --resume does not take the folder again from a job that took it over later. */
     Life c = begin(three, 1, OWNER_TAKES_ONCE);
     assert_int_equal(claim(&c), 3);
     Life again = begin(two, 2, OWNER_TAKES_ONCE);
@@ -326,8 +326,8 @@ static void test_taken_over(void **unused)
     end(&b);
 }
 
-/* `job recover` takes the folder over once: the next generations of its job own it, and a job that takes it later
- * keeps it, whatever world of the first job comes up. Another `job recover` takes it again. */
+/* `job recover` takes the folder over once: later generations of its job own the folder. If another job takes it over
+ * later, no world of the first job takes it back by the same request. Another `job recover` does. */
 static void test_recover_takes_over_once(void **unused)
 {
     (void)unused;
@@ -343,7 +343,8 @@ static void test_recover_takes_over_once(void **unused)
     assert_int_equal(claim(&b), 2);
     refused(&a, "job-2");
     end(&a);
-    Life again = begin_by(two, 3, "1931ab-77"); /* its world was lost before the first commit */
+    /* the request's first world was lost before its first commit */
+    Life again = begin_by(two, 3, "1931ab-77");
     assert_int_equal(claim(&again), 2);
     end(&b);
 
@@ -360,8 +361,9 @@ static void test_recover_takes_over_once(void **unused)
     end(&c);
 }
 
-/* Where nobody knows whether a run is over, the run records that at its end: the next run then needs no operator. After
- * a run that was killed, with another run's record, and for a cluster's job it is needed as before. */
+/* If nothing else shows whether a run is over, the run records this at its end: then the next run needs no operator. An
+ * operator is still needed after a run that was killed, if another run's record is there, and for a job of a
+ * cluster. */
 static void test_run_that_has_closed(void **unused)
 {
     (void)unused;
@@ -378,10 +380,10 @@ static void test_run_that_has_closed(void **unused)
 
     Life b = begin_at(folder, two, 2, OWNER_TAKES_NONE, true);
     assert_int_equal(claim(&b), 2);
-    assert_int_equal(checkpoint_close(a.writer, &err),
-                     -CHECKPOINT_NOT_OWNER); /* the folder is another run's by now */
+    /* the folder now belongs to another run */
+    assert_int_equal(checkpoint_close(a.writer, &err), -CHECKPOINT_NOT_OWNER);
     Life late = begin_at(folder, one, 3, OWNER_TAKES_NONE, true);
-    refused(&late, "job-2"); /* b was killed */
+    refused(&late, "job-2"); /* b has not closed, like a run that was killed */
     end(&late);
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/owner/closed-2", folder);
@@ -400,7 +402,8 @@ static void take_over_by_two(void)
     end(&b);
 }
 
-/* The folder is taken over while objects went up, after the look: there is no manifest, and nothing is left. */
+/* The folder is taken over while objects are uploaded, after the check at the beginning of the save: no manifest is
+ * written, and no object remains. */
 static void test_taken_over_in_a_save(void **unused)
 {
     (void)unused;
@@ -441,7 +444,7 @@ static void claim_by_three(void)
     end(&c);
 }
 
-/* Both writers saw an empty folder. */
+/* Both writers saw an empty folder: the second one to put its claim is refused. */
 static void test_race(void **unused)
 {
     (void)unused;
@@ -461,8 +464,8 @@ static void third_claims(void)
     (void)commit(&third, 10);
 }
 
-/* The same race on a server that puts whatever is there: the later put stays, and the earlier writer finds it at its
- * next look. The checkpoint that the earlier writer wrote before stays whole. */
+/* The same race on a server that overwrites existing objects: the later put remains, and the earlier writer finds it at
+ * its next check. The checkpoint that the earlier writer wrote before stays whole. */
 static void test_race_without_if_absent(void **unused)
 {
     (void)unused;
@@ -483,7 +486,7 @@ static char *claim_of_three;
 
 static void three_puts_over(void) { write_file("owner/1", claim_of_three); }
 
-/* The other one's put comes while we wait to read ours back. */
+/* The other writer puts its claim while this writer waits to read its own claim back. */
 static void test_put_over_without_if_absent(void **unused)
 {
     (void)unused;
@@ -510,14 +513,16 @@ static void test_runs(void **unused)
     (void)unused;
     Life a = begin_at(folder, one, 1, OWNER_TAKES_ALONE, true);
     CheckpointResult ten = commit(&a, 10);
-    Life s3 = begin_at(folder, two, 2, OWNER_TAKES_NONE, true); /* no locks there */
+    /* as on s3://, which has no locks */
+    Life s3 = begin_at(folder, two, 2, OWNER_TAKES_NONE, true);
     refused(&s3, "sdtrainer run of job job-1");
     end(&s3);
-    Life next = begin_at(folder, two, 2, OWNER_TAKES_ALONE, true); /* the lock was free */
+    /* the first run's lock was free */
+    Life next = begin_at(folder, two, 2, OWNER_TAKES_ALONE, true);
     resume(&next, &ten);
     assert_int_equal(claim(&next), 2);
     (void)commit(&next, 20);
-    refused(&a, "sdtrainer run of job job-2"); /* the first run lived after all */
+    refused(&a, "sdtrainer run of job job-2"); /* the first run has not ended after all */
     Life job = begin(three, 1, OWNER_TAKES_NONE);
     refused(&job, "sdtrainer run of job job-2");
     end(&job);
@@ -538,7 +543,8 @@ static void test_lost_owner(void **unused)
     assert_true(is_there("owner/1"));
     end(&a);
 
-    /* Nobody is there to put it again: a job that goes on from a checkpoint in the folder may take the folder. */
+    /* No writer is left that could put the claim again: a job that continues from a checkpoint in the folder may claim
+     * the folder. */
     remove_file("owner/1");
     Life b = begin(two, 1, OWNER_TAKES_NONE);
     refused(&b, "holds 2 checkpoints");
@@ -558,9 +564,9 @@ static void test_damaged_owner(void **unused)
     refused(&b, "cannot be read");
     end(&b);
     a = begin(one, 2, OWNER_TAKES_NONE);
-    refused(&a, "cannot be read"); /* nothing shows that the folder is its own */
+    refused(&a, "cannot be read"); /* nothing shows that the folder is this job's */
     resume(&a, &ten);
-    assert_int_equal(claim(&a), 1); /* its checkpoint shows it */
+    assert_int_equal(claim(&a), 1); /* the job's own checkpoint shows it */
     (void)commit(&a, 20);
     end(&a);
     write_file("owner/lock", "");
@@ -568,13 +574,13 @@ static void test_damaged_owner(void **unused)
     write_file("owner/1234567", "");
     write_file("owner/2x", "");
     a = begin(one, 3, OWNER_TAKES_ANY);
-    assert_int_equal(claim(&a), 2); /* those are not numbers */
+    assert_int_equal(claim(&a), 2); /* these other files are not claims */
     end(&a);
 }
 
-/* ---- what is not ours ---- */
+/* ---- objects of others ---- */
 
-/* The owner of a folder removes nothing of a job with other bits, and nothing whose owner is not known. */
+/* The owner of a folder removes no objects of a job with another identity, and no objects whose owner is not known. */
 static void test_others_stay(void **unused)
 {
     (void)unused;
@@ -600,7 +606,7 @@ static void test_others_stay(void **unused)
     assert_whole("80.2 40.1 30.1");
 }
 
-/* These count unlinks: a manifest must be gone from the disk before any of its objects goes. */
+/* The wrappers count unlinks: a manifest must be removed on the disk before any of its objects is removed. */
 static int n_unlinked_manifests, n_unlinked_objects, n_unsynced;
 static bool synced;
 
@@ -624,7 +630,7 @@ int __wrap_unlink(const char *path)
         synced = false;
     } else if (strstr(path, "/step-") && !strstr(path, ".put-")) {
         n_unlinked_objects++;
-        n_unsynced += !synced; /* another thread than the test's */
+        n_unsynced += !synced; /* in the writer's thread, not the test's */
     }
     return __real_unlink(path);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-plans.c - the plans of a device are an object of its checkpoints, and of no others. */
+/* test-checkpoint-plans.c - the plans of a device are an object of its checkpoints. Checkpoints of a device without
+ * plans have no such object. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/log.h"
@@ -19,10 +20,10 @@ static Fixture fixture;
 typedef struct Saved {
     Store *store;
     Manifest *manifest;
-    char path[256]; /* of its folder */
+    char path[256]; /* of the checkpoint's folder */
 } Saved;
 
-/* wanted: the device's plans, or NULL. */
+/* wanted: the device's plans; NULL: the device has none. */
 static CheckpointWriter *open_writer(Store *store, Comm *comm, const char *wanted)
 {
     int r = wanted ? setenv("SDTRAIN_TEST_PLANS", wanted, 1) : unsetenv("SDTRAIN_TEST_PLANS");
@@ -122,7 +123,7 @@ static void they_come_back(void **unused)
     saved_close(&s);
 }
 
-/* The fields of the manifest that version 0.2.0 knows are as they always were; it passes over the others. */
+/* The fields of the manifest that version 0.2.0 knows are unchanged. That version ignores other fields. */
 static void other_checkpoints_are_as_they_were(void **unused)
 {
     (void)unused;
@@ -184,7 +185,7 @@ static void a_bad_record_is_refused(void **unused)
     (void)unused;
     static const char a_hash[] = "\"xxh3_128\":\"00000000000000000000000000000000\"";
     static const struct {
-        const char *record, *says; /* hash: is a_hash behind it? */
+        const char *record, *says; /* hash: a_hash follows the record */
         bool hash;
     } cases[] = {
         {"[1]", "plans", false},
@@ -197,7 +198,7 @@ static void a_bad_record_is_refused(void **unused)
         {"{\"key\":\"plans.json\",\"bytes\":5,\"crc32c\":\"0000000\",", "plans.crc32c", true},
         {"{\"key\":\"plans.json\",\"bytes\":5,\"crc32c\":\"00000000\"}", "plans.xxh3_128: missing",
          false},
-        /* right in itself, but not what the manifest's hash is of */
+        /* a valid record, but the manifest's hash does not match */
         {"{\"key\":\"plans.json\",\"bytes\":5,\"crc32c\":\"00000000\",", "the rest of it gives",
          true},
     };
@@ -215,11 +216,12 @@ static void a_bad_record_is_refused(void **unused)
             json_t *value = json_loads(record, JSON_DECODE_ANY, NULL);
             assert_non_null(value);
             assert_int_equal(json_object_set_new(root, "plans", value), 0);
-        } else if (i == ELEMENTSOF(cases)) { /* among the objects, where it does not belong */
+            /* among the objects, where the record is not allowed */
+        } else if (i == ELEMENTSOF(cases)) {
             json_t *o = json_deep_copy(json_object_get(root, "plans"));
             assert_int_equal(json_object_set_new(o, "kind", json_string("plans")), 0);
             assert_int_equal(json_array_append_new(json_object_get(root, "objects"), o), 0);
-        } else { /* left out */
+        } else { /* the record is left out */
             says = "the rest of it gives";
             assert_int_equal(json_object_del(root, "plans"), 0);
         }
@@ -231,7 +233,7 @@ static void a_bad_record_is_refused(void **unused)
     saved_close(&s);
 }
 
-/* sdtrainer run and sdctl job recover look for checkpoints so. */
+/* sdtrainer run and sdctl job recover search for checkpoints in this way. */
 static void a_search_passes_over_one_without_its_plans(void **unused)
 {
     (void)unused;
@@ -257,7 +259,7 @@ static void a_search_passes_over_one_without_its_plans(void **unused)
     saved_close(&s);
 }
 
-/* Plans may have any size that a device may have; larger or empty ones are refused before anything is trained. */
+/* Plans may have any size that a device's plans may have. Larger or empty plans are refused before training begins. */
 static void sizes_are_bounded(void **unused)
 {
     (void)unused;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-remote.c - saves and restores through a store that is not a disk: puts that end
- * late, reads that run together, bytes that go wrong on the way, a store that is away. */
+/* test-checkpoint-remote.c - saves and restores through a remote store: puts that end late, reads in parallel, bytes
+ * that change on the way, a store that does not answer. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -57,12 +57,12 @@ static CheckpointResult life_save(Life *l, int64_t step, int64_t metrics_first)
     return testing_save(l->writer, state, 1, metrics_first);
 }
 
-/* Commits, and waits until retention has ended: then only the test uses the store. */
+/* Commits, and waits until retention has ended, so that afterwards only the test uses the store. */
 static void life_commit(Life *l)
 {
     checkpoint_settle(l->writer, true);
     while (checkpoint_busy(l->writer))
-        (void)usleep(1000); /* an early end only looks again */
+        (void)usleep(1000); /* an early return only repeats the check */
 }
 
 static Manifest *life_manifest(Life *l, const CheckpointResult *result)
@@ -76,7 +76,7 @@ static Manifest *life_manifest(Life *l, const CheckpointResult *result)
     return m;
 }
 
-/* Restores rank 0 of two; 0 also means that every number is right. */
+/* Restores rank 0 of two. If the restore succeeds, checks that every number is right. */
 static int restore(Life *l, const Manifest *m, Error *err)
 {
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 1, 0, 2, 2, true);
@@ -86,7 +86,7 @@ static int restore(Life *l, const Manifest *m, Error *err)
     return r;
 }
 
-/* One request gets all sizes, none is sent for each; many reads run at once, in pieces of any size. */
+/* One listing gets all sizes, without a request for each object. Many reads run at once, in pieces of any size. */
 static void test_reads_together(void **unused)
 {
     (void)unused;
@@ -110,7 +110,7 @@ static void test_reads_together(void **unused)
     life_end(&l);
 }
 
-/* Objects and their names in errors, of each kind. */
+/* One object of each kind, as errors name it. */
 static const char *const kinds[] = {
     "unet/config.json",
     "safetensors.index.json",
@@ -141,8 +141,8 @@ static void test_wrong_bytes(void **unused)
             /* The tries of one object are bounded; each reads one piece. */
             assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
-    /* Bytes that come differently each time do not mean that the checkpoint is bad, but are not read again without
-     * end. */
+    /* Bytes that differ from read to read do not mean that the checkpoint is bad, but the number of reads is
+     * bounded. */
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
         for (int flips = 5; flips <= 1000; flips += 995) {
             Error err = ERROR_INIT;
@@ -166,7 +166,7 @@ static void test_wrong_bytes(void **unused)
     life_end(&l);
 }
 
-/* A listing may lag behind, and an object may really be gone. */
+/* An object may be missing only in a listing that lags behind, or may really be missing. */
 static void test_missing(void **unused)
 {
     (void)unused;
@@ -197,7 +197,7 @@ static void test_missing(void **unused)
     life_end(&l);
 }
 
-/* A store that does not answer is not a reason to call a checkpoint bad. */
+/* If the store does not answer, this does not mean that the checkpoint is bad. */
 static void test_away(void **unused)
 {
     (void)unused;
@@ -231,7 +231,7 @@ static void test_away(void **unused)
     life_end(&l);
 }
 
-/* Where the server promises nothing about absence, that is logged, and saves go on. */
+/* If the server has no put-if-absent, this is logged, and saves continue. */
 static void test_without_if_absent(void **unused)
 {
     (void)unused;
@@ -255,7 +255,7 @@ static void leave(const char *key)
     *slash = '\0';
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
-    if (slash[1]) /* not only the folder */
+    if (slash[1]) /* the key is not only a folder */
         assert_int_equal(file_write(path, "x", 1, 0, &err), 0);
 }
 
@@ -266,7 +266,7 @@ static bool is_there(const char *key)
     return access(path, F_OK) == 0;
 }
 
-/* Temporaries of this and older generations go; those of newer ones and of others stay. */
+/* Temporary files of this and older generations are removed; those of newer generations and of others are kept. */
 static void test_sweep(void **unused)
 {
     (void)unused;
@@ -302,7 +302,7 @@ static void test_sweep(void **unused)
         if (!is_there(others[i]))
             fail_msg("%s is gone", others[i]);
 
-    /* Once a newer generation has written, nothing goes. */
+    /* Once a newer generation has written, nothing is removed. */
     leave(ours[0]);
     leave("step-0000000005-o1-g4-0000abcd/unet/config.json");
     assert_int_equal(checkpoint_sweep(l.store, owner, 3, NULL, &err), 0);

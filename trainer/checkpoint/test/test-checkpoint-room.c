@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-room.c - a store that is full of our own old checkpoints: what goes when a folder is claimed and when
- * a save fails for want of room, what stays, and what is said. */
+/* test-checkpoint-room.c - a store that is full of this job's own old checkpoints: which ones are removed and kept when
+ * a folder is claimed and when a save fails for lack of space, and the texts of the errors. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -17,9 +17,9 @@
 
 static Fixture fixture;
 
-/* ---- a store without room ---- */
+/* ---- a store without space ---- */
 
-static int full; /* what each object of a save answers; 0: all is well */
+static int full; /* error of each object of a save; 0: none */
 static uint64_t n_free = UINT64_C(1) << 40;
 
 int __real_fault(const char *point);
@@ -49,7 +49,7 @@ typedef struct Life {
     Comm *comm;
     CheckpointWriter *writer;
     TrainState *state;
-    int64_t generation, last; /* last: the step that was committed */
+    int64_t generation, last; /* last: step of the last commit */
 } Life;
 
 static Life life_begin(const char *uri, int64_t generation)
@@ -65,7 +65,7 @@ static Life life_begin(const char *uri, int64_t generation)
 
 static void life_end(Life *l)
 {
-    l->writer = checkpoint_writer_free(l->writer); /* with its retention */
+    l->writer = checkpoint_writer_free(l->writer); /* waits for the end of retention */
     l->state = train_state_free(l->state);
     l->comm = comm_free(l->comm);
     l->store = store_free(l->store);
@@ -105,7 +105,7 @@ static void life_resume(Life *l, const CheckpointResult *from)
 
 static void await_retention(const Life *l)
 {
-    while (checkpoint_busy(l->writer)) /* bounded by the test's own time */
+    while (checkpoint_busy(l->writer)) /* bounded by the timeout of the test */
         (void)usleep(1000);
 }
 
@@ -116,7 +116,7 @@ static void life_claim(Life *l)
     await_retention(l);
 }
 
-/* expected: the steps that have a manifest, the newest first. */
+/* expected: the steps that have a manifest, newest first. */
 static void assert_kept(const char *uri, const char *expected)
 {
     Error err = ERROR_INIT;
@@ -138,7 +138,8 @@ static void assert_kept(const char *uri, const char *expected)
 
 /* ---- at a claim ---- */
 
-/* A checkpoint was committed, but its writer died before it received the answer: nothing was removed. */
+/* A checkpoint was committed, but its writer died before it received the answer and removed anything. The next claim
+ * removes the oldest checkpoint. */
 static void test_claim(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -155,7 +156,7 @@ static void test_claim(void **state)
     life_end(&l);
 }
 
-/* A commit was never answered: its checkpoint is beyond the one that the next generation goes on from. */
+/* A commit was never answered: its checkpoint is later than the one that the next generation continues from. */
 static void test_claim_beside_a_commit_without_an_answer(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -169,14 +170,15 @@ static void test_claim_beside_a_commit_without_an_answer(void **state)
     l = life_begin(*state, 2);
     life_resume(&l, &last);
     life_claim(&l);
-    assert_kept(*state, "15 10 6"); /* 15 stays and does not count */
+    assert_kept(*state, "15 10 6"); /* 15 is kept, but does not count as one of the newest two */
     full = -ENOSPC;
     assert_int_equal(life_try(&l, 12).phase, CHECKPOINT_FAILED);
     assert_kept(*state, "15 10 6");
     life_end(&l);
 }
 
-/* A job that goes on from nothing of the folder's removes nothing, and neither does one whose successor has written. */
+/* A job that continues from no checkpoint of the folder removes nothing. Neither does a generation if a newer one has
+ * written. */
 static void test_claim_of_others(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -204,7 +206,8 @@ static void test_claim_of_others(void **state)
     life_end(&l);
 }
 
-/* The store did not answer when the generation began: the first save claims the folder, and makes room first. */
+/* The store did not answer when the generation began: the first save claims the folder, and frees space before it
+ * writes. */
 static void test_claim_in_a_save(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -215,7 +218,7 @@ static void test_claim_in_a_save(void **state)
 
     l = life_begin(*state, 2);
     life_resume(&l, &last);
-    full = -EIO; /* not for want of room */
+    full = -EIO; /* not an error for lack of space */
     assert_int_equal(life_try(&l, 16).phase, CHECKPOINT_FAILED);
     assert_kept(*state, "15 10");
     life_end(&l);
@@ -234,7 +237,7 @@ static void test_failed_save(void **state)
     for (int64_t step = 5; step <= 8; step++)
         (void)life_commit(&l, step);
     await_retention(&l);
-    l.writer->options.keep_last = 3; /* set by an operator, who wants room */
+    l.writer->options.keep_last = 3; /* changed by an operator who wants to free space */
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         full = cases[i].answer;
         const CheckpointResult result = life_try(&l, 9);
@@ -246,7 +249,7 @@ static void test_failed_save(void **state)
     full = -ENOSPC;
     assert_int_equal(life_try(&l, 9).phase, CHECKPOINT_FAILED);
     assert_kept(*state, "8 7");
-    for (int i = 0; i < 3; i++) { /* nothing more goes, however often it fails */
+    for (int i = 0; i < 3; i++) { /* however often the save fails, nothing more is removed */
         assert_int_equal(life_try(&l, 10 + i).phase, CHECKPOINT_FAILED);
         assert_kept(*state, "8 7");
     }
@@ -256,7 +259,7 @@ static void test_failed_save(void **state)
     life_end(&l);
 }
 
-/* ---- what is said ---- */
+/* ---- error texts ---- */
 
 static void check_text(Life *l, const char *const *expected)
 {
@@ -293,17 +296,17 @@ static void test_texts(void **state)
     life_end(&s);
 }
 
-/* Before anything was committed only the data are counted. */
+/* Before the first commit, only the data count in the size of the next save. */
 static void test_needed_by_the_first(void **state)
 {
     Life l = life_begin(*state, 1);
     const uint64_t about = room_measure(l.writer).next_bytes;
     const CheckpointResult first = life_save(&l, 1);
-    assert_in_range(first.n_bytes, about, about + 8192); /* headers, and no plans */
+    assert_in_range(first.n_bytes, about, about + 8192); /* plus headers; there are no plans */
     life_end(&l);
 }
 
-/* A look does not wait for the file system, is repeated after a while, and keeps no save waiting. */
+/* checkpoint_room() does not wait for the file system, measures again after a while, and delays no save. */
 static void test_looks(void **state)
 {
     CheckpointRoom room;
@@ -311,7 +314,7 @@ static void test_looks(void **state)
     n_free = 5000;
     checkpoint_room(l.writer, &room);
     assert_int_equal(room.next_bytes, 0);
-    do { /* bounded by the test's own time */
+    do { /* bounded by the timeout of the test */
         (void)usleep(1000);
         assert_false(checkpoint_busy(l.writer));
         checkpoint_room(l.writer, &room);
@@ -319,11 +322,12 @@ static void test_looks(void **state)
     assert_int_equal(room.free_bytes, 5000);
     n_free = 4000;
     checkpoint_room(l.writer, &room);
-    assert_int_equal(room.free_bytes, 5000); /* some seconds old */
+    assert_int_equal(room.free_bytes, 5000); /* the measurement is some seconds old */
     const CheckpointResult first = life_commit(&l, 5);
     await_retention(&l);
-    assert_int_equal(l.writer->measured_usec, 0); /* the save made it old, whatever its age */
-    do {                                          /* as above */
+    /* the save has made the measurement invalid at once */
+    assert_int_equal(l.writer->measured_usec, 0);
+    do { /* bounded by the timeout of the test */
         (void)usleep(1000);
         checkpoint_room(l.writer, &room);
     } while (room.free_bytes != 4000);
@@ -331,7 +335,7 @@ static void test_looks(void **state)
     life_end(&l);
 }
 
-/* The store reports what is free, also before anything is there. */
+/* The store reports its free space even before its folder exists. */
 static void test_free_bytes(void **state)
 {
     Error err = ERROR_INIT;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-s3.c - checkpoints on a real S3 server: SIGKILL at the steps of a commit, also in
- * the middle of a multipart upload, and two generations that go on from one checkpoint.
+/* test-checkpoint-s3.c - checkpoints on a real S3 server: SIGKILL at the steps of a commit, also in the middle of a
+ * multipart upload, and two generations that continue from one checkpoint.
  *
- * With SDTRAIN_CHAOS_FULL at every visit of every fault point, else at a few of each; on a server
- * without put-if-absent (Swift, which is slow) only where that makes a difference. */
+ * With SDTRAIN_CHAOS_FULL every visit of every fault point is tested, otherwise a few visits of each. On a server
+ * without put-if-absent (Swift, which is slow) only the cases are tested in which put-if-absent matters. */
 #include "base/test/testing.h"
 #include "trainer/checkpoint/test/testing-crash.h"
 
@@ -33,7 +33,7 @@ static void test_kill(void **unused)
     (void)unused;
     static const struct {
         const char *point;
-        int visit; /* one that both kinds of object lie before or after */
+        int visit; /* a visit with objects of both kinds before or after it */
     } cases[] = {
         {"checkpoint.copied", 1},          {"checkpoint.object", 4},
         {"checkpoint.gathered", 2},        {"checkpoint.manifest.before", 2},
@@ -60,7 +60,7 @@ static void test_kill_one_of_two(void **unused)
             assert_true(crash_case(points[i], 2, 0, 2, NULL));
 }
 
-/* The large weight files are the puts that are left unfinished: parts, and no object. */
+/* The puts of the large weight files are left unfinished: parts were uploaded, but there is no object. */
 static void test_kill_in_multipart(void **unused)
 {
     (void)unused;

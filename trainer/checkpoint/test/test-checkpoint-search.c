@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-search.c - the newest own whole checkpoint is found, whatever lies beside it. */
+/* test-checkpoint-search.c - the newest own, whole checkpoint is found, whatever else is in the folder. */
 #include "trainer/checkpoint/search.h"
 
 #include "base/file.h"
@@ -14,9 +14,9 @@
 static char folder[] = "/tmp/test-search-XXXXXX";
 static Fixture fixture;
 static Store *store;
-static char names[5][CHECKPOINT_FOLDER_MAX]; /* of steps 0, 1, 2, 3, 4 */
+static char names[5][CHECKPOINT_FOLDER_MAX]; /* folders of the steps 0 to 4 */
 
-/* Five checkpoints of one generation, all of them kept. */
+/* Makes five checkpoints of one generation, all of which are kept. */
 static int setup(void **unused)
 {
     (void)unused;
@@ -36,7 +36,8 @@ static int setup(void **unused)
         assert_int_equal(result.phase, CHECKPOINT_WRITTEN);
         const char *name = result.uri + strlen(store_uri(store)) + 1;
         (void)snprintf(names[step], sizeof(names[step]), "%.*s", (int)strcspn(name, "/"), name);
-        checkpoint_settle(writer, false); /* no history, so no retention */
+        /* without a commit there is no history, and so no retention */
+        checkpoint_settle(writer, false);
     }
     (void)checkpoint_writer_free(writer);
     (void)comm_free(comm);
@@ -55,7 +56,7 @@ static void path_in(int64_t step, const char *object, char path[256])
     (void)snprintf(path, 256, "%s/%s/%s", folder, names[step], object);
 }
 
-/* Replaces the first `from` in an object by as many bytes. */
+/* Replaces the first occurrence of `from` in an object by `to`, which is as long. */
 static void patch(int64_t step, const char *object, const char *from, const char *to)
 {
     Error err = ERROR_INIT;
@@ -87,7 +88,7 @@ static CheckpointSearch *begin(const CheckpointFacts *own)
     return s;
 }
 
-/* The step that is told next; -1: none. */
+/* Returns the step of the next checkpoint that is found; -1: none. */
 static int64_t next(CheckpointSearch *s)
 {
     Error err = ERROR_INIT;
@@ -107,7 +108,7 @@ static void assert_passed(const CheckpointSearch *s, size_t index, int64_t step,
         fail_msg("\"%s\" does not say %s", passed[index].why.text, word);
 }
 
-/* Each way in which the newest may be not good. */
+/* Tests each way in which the newest checkpoints may be bad. */
 static void test_passes_over(void **unused)
 {
     (void)unused;
@@ -121,7 +122,7 @@ static void test_passes_over(void **unused)
     assert_passed(s, 1, 3, "moments/c000001.bin");
     assert_passed(s, 2, 2, "unet/config.json");
 
-    /* The restore says no to it. */
+    /* The restore of this checkpoint fails. */
     Error why = ERROR_INIT;
     (void)error_set(&why, -EBADMSG, "a flipped byte");
     checkpoint_search_reject(s, &why);
@@ -153,10 +154,10 @@ static void test_nothing_there(void **unused)
     _cleanup_(checkpoint_search_freep) CheckpointSearch *s = begin(&own);
     assert_int_equal(next(s), -1);
     assert_int_equal(checkpoint_search_passed(s, &passed), 0);
-    assert_int_equal(checkpoint_search_generation(s), 7); /* unfinished ones count here */
+    assert_int_equal(checkpoint_search_generation(s), 7); /* unfinished checkpoints count here */
 }
 
-/* Somebody else's are never taken, and the text says whose they are. */
+/* Another job's checkpoints are never used, and the text says why. */
 static void test_of_another_job(void **unused)
 {
     (void)unused;
@@ -179,7 +180,8 @@ static void test_of_another_job(void **unused)
     assert_int_equal(checkpoint_search_failed(both, &err), -EBADMSG);
 }
 
-/* A newer program's checkpoint is not hidden by an older one; a store that is away is not a verdict. */
+/* A newer program's checkpoint is not hidden by an older checkpoint. If the store does not answer, no checkpoint is
+ * called bad. */
 static void test_says_what_it_cannot_judge(void **unused)
 {
     (void)unused;
@@ -203,7 +205,7 @@ static void test_says_what_it_cannot_judge(void **unused)
     assert_int_equal(next(sick), 3);
 }
 
-/* A listing that lags behind hides nothing. */
+/* A listing that lags behind hides no checkpoint. */
 static void test_listing_lags(void **unused)
 {
     (void)unused;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint.c - what was saved is restored, on any number of ranks; what is damaged is
- * refused by name. */
+/* test-checkpoint.c - a saved state is restored on any number of ranks; an error names each damaged object. */
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json/json.h"
@@ -28,20 +27,20 @@ static Store *open_store(const char *uri)
     return store;
 }
 
-/* ---- a save on W ranks, in processes of their own ---- */
+/* ---- a save on W ranks, each in its own process ---- */
 
 typedef struct SaveCase {
     int64_t step;
     int zero_stage;
     bool ema_active;
-    bool chunk_by_chunk; /* the EMA is gathered so */
+    bool chunk_by_chunk; /* the EMA is gathered chunk by chunk */
     bool blocking;
     uint64_t weight_file_bytes;
     const char *fault; /* SDTRAIN_FAULT of rank fault_rank, or NULL */
     int fault_rank;
     char uri[128];
     CheckpointResult result[WORLD_MAX];
-    bool saved_again; /* after a fault */
+    bool saved_again; /* a later save was written after the fault */
 } SaveCase;
 
 static int save_rank(World *world, Comm *comm, void *arg)
@@ -49,14 +48,14 @@ static int save_rank(World *world, Comm *comm, void *arg)
     SaveCase *c = arg;
     Error err = ERROR_INIT;
     if (c->fault && world->rank == c->fault_rank) {
-        (void)setenv("SDTRAIN_FAULT", c->fault, 1); /* a valid name */
+        (void)setenv("SDTRAIN_FAULT", c->fault, 1); /* cannot fail for a valid name */
         world_check(fault_open(&err) == 0, "%s", err.text);
     }
     _cleanup_(store_freep) Store *store = open_store(c->uri);
     _cleanup_(train_state_freep) TrainState *state =
         testing_state(&fixture, c->step, world->rank, world->size, c->zero_stage, c->ema_active);
     if (c->chunk_by_chunk)
-        snapshot_ema_at_once_bytes = 0; /* this process ends with the case */
+        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
         testing_writer(&fixture, store, comm, 1, c->weight_file_bytes);
     writer->options.blocking = c->blocking;
@@ -65,7 +64,7 @@ static int save_rank(World *world, Comm *comm, void *arg)
     const bool in_place = c->blocking && device_host_view(state->device, state->weights);
     for (SnapshotKind kind = 0; kind < SNAPSHOT_EMA; kind++)
         world_check(!writer->snapshot.parts[kind].memory == in_place, "what was copied");
-    if (c->fault) { /* a failed save is over: the next one works */
+    if (c->fault) { /* after a failed save, the next save works */
         CheckpointResult again = testing_save(writer, state, 1, 1);
         c->saved_again = again.phase == CHECKPOINT_WRITTEN;
     }
@@ -99,13 +98,13 @@ static Manifest *read_result(const CheckpointResult *result, Store **ret_store)
     return manifest;
 }
 
-/* Restores on every rank of a world of that size, one after another. */
+/* Restores every rank of a world of that size, one after another. */
 static void check_restore(Store *store, const Manifest *manifest, int world_size, int zero_stage,
                           int64_t step, bool ema_active)
 {
     for (int rank = 0; rank < world_size; rank++) {
         Error err = ERROR_INIT;
-        /* It begins as the state of another step, so that an element that is not restored shows. */
+        /* The state begins as that of another step, so that an element that is not restored is noticed. */
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, step + 1, rank, world_size, zero_stage, !ema_active);
         int r = checkpoint_restore(store, NULL, manifest, state, &err);
@@ -173,7 +172,7 @@ static void check_same_objects(const SaveCase *a, const SaveCase *b)
     assert_true(hash_equal(manifest_digest(m), manifest_digest(n)));
 }
 
-/* A checkpoint that is written from the state itself has the same bytes. */
+/* A checkpoint that is written directly from the state has the same bytes as one that is written from copies. */
 static void test_blocking(void **unused)
 {
     (void)unused;
@@ -209,7 +208,7 @@ static void path_of(Store *store, const char *key, char path[256])
 
 typedef enum Damage { FLIP, TRUNCATE, GROW, REMOVE, DAMAGES } Damage;
 
-/* Returns the undamaged bytes. */
+/* Damages a file. Returns the undamaged bytes. */
 static char *damage(const char *path, Damage how, size_t at, size_t *ret_bytes)
 {
     char *bytes;
@@ -262,7 +261,7 @@ static void test_damage(void **unused)
             int r = restore_anywhere(store, m, &err);
             if (r != -EBADMSG || err.code != -EBADMSG)
                 fail_msg("%s, damage %d at %zu: %d %s", key, (int)how, at, r, err.text);
-            /* A damaged EMA file shows as a chunk whose hash is wrong. */
+            /* A damaged EMA file is reported as a chunk with a wrong hash. */
             if (!strstr(err.text, m->objects[i].key) &&
                 !(m->objects[i].kind == OBJECT_EMA_WEIGHTS && strstr(err.text, "chunk")))
                 fail_msg("%s: %s", key, err.text);
@@ -273,7 +272,7 @@ static void test_damage(void **unused)
     clear_store();
 }
 
-/* A header of an EMA file is read apart from its data, which go by their chunks' hashes. */
+/* The header of an EMA file is read separately from the data, which are verified by the hashes of their chunks. */
 static void test_every_byte_of_an_ema_header(void **unused)
 {
     (void)unused;
@@ -304,7 +303,7 @@ static void test_every_byte_of_an_ema_header(void **unused)
 
 /* ---- manifests ---- */
 
-/* Without a record in etcd that has its hash, a changed manifest is refused, unless only white space has changed. */
+/* A changed manifest is refused even without the hash that etcd records, unless only white space has changed. */
 static void test_every_byte_of_a_manifest(void **unused)
 {
     (void)unused;
@@ -355,7 +354,7 @@ static void test_manifest_hash(void **unused)
     assert_null(store);
     assert_null(m);
 
-    /* A manifest that lies in another checkpoint's folder is not its manifest. */
+    /* A manifest in the folder of another checkpoint is refused. */
     char from[256], to[256];
     (void)snprintf(to, sizeof(to), "%s/store/step-0000000009-o1-g1-00000000", folder);
     assert_int_equal(folder_make(to, &err), 0);
@@ -510,7 +509,7 @@ static void test_facts(void **unused)
     clear_store();
 }
 
-/* A model with other parameters must not take this one's numbers. */
+/* A model with other parameters cannot be restored from this checkpoint. */
 static void test_other_model(void **unused)
 {
     (void)unused;
@@ -552,7 +551,7 @@ static size_t count_checkpoints(const char *uri)
     return n;
 }
 
-/* Counts the objects that lie in the store, of a checkpoint or not. */
+/* Counts all objects in the store, whether or not they belong to a checkpoint. */
 static size_t count_objects(const char *uri)
 {
     _cleanup_(store_freep) Store *store = open_store(uri);
@@ -594,12 +593,12 @@ static void test_failed_save(void **unused)
         }
         assert_true(c->saved_again);
         assert_int_equal(count_checkpoints(c->uri), 1);
-        assert_int_equal(count_objects(c->uri), n_objects); /* only of the second try */
+        assert_int_equal(count_objects(c->uri), n_objects); /* only objects of the second try */
         clear_store();
     }
 }
 
-/* Fills a real disk. It needs a mount namespace of its own. */
+/* Fills a real disk. The test needs its own mount namespace. */
 static int full_disk_child(void)
 {
     char disk[128];
@@ -616,7 +615,7 @@ static int full_disk_child(void)
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 5, 0, 1, 0, true);
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
         testing_writer(&fixture, store, comm, 1, 0);
-    CheckpointResult first = testing_save(writer, state, 1, 1); /* 660 KB */
+    CheckpointResult first = testing_save(writer, state, 1, 1); /* a checkpoint of 660 KB */
     world_check(first.phase == CHECKPOINT_WRITTEN, "%s", first.error.text);
     checkpoint_settle(writer, true);
 
@@ -639,7 +638,7 @@ static int full_disk_child(void)
 static void test_full_disk(void **unused)
 {
     (void)unused;
-    (void)fflush(NULL); /* else the child writes our buffers again */
+    (void)fflush(NULL); /* otherwise the child writes the parent's buffers again */
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -648,7 +647,7 @@ static void test_full_disk(void **unused)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77)
-        skip(); /* no right to mount; store.put.half=enospc stands in above */
+        skip(); /* no permission to mount; store.put.half=enospc above tests the same */
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 

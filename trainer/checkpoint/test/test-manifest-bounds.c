@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-manifest-bounds.c - what is larger than anything that we write is refused before it is parsed. */
+/* test-manifest-bounds.c - a manifest that is larger than any that this program writes is refused before it is
+ * parsed. */
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <string.h>
 
-/* The largest model and history that a writer takes. */
+/* Makes a manifest with the largest model and history that a writer accepts. */
 static Manifest *largest_manifest(void)
 {
     ParameterList list = {.n_items = MANIFEST_TENSORS_MAX, .n_elements = INT64_C(1) << 34};

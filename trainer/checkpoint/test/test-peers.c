@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-peers.c - a rank whose peer says what no peer of ours would: an error that names the rank, and nothing is read
- * or written beyond its place, which the sanitizers see. */
+/* test-peers.c - a peer sends messages that a correct peer never sends: the error names the rank, and no memory is read
+ * or written out of bounds, which the sanitizers check. */
 #include "base/test/testing.h"
 #include "trainer/checkpoint/put.h"
 #include "trainer/checkpoint/test/testing-state.h"
@@ -11,7 +11,7 @@
 
 enum { STEP = 5, OTHER_MAX = 64 };
 
-/* The messages that the collectives of a save carry, as save.c has them. */
+/* The messages of the collectives of a save, as in save.c. */
 typedef struct PlanMessage {
     Error error;
     PutPlan plan;
@@ -28,7 +28,7 @@ static Fixture fixture;
 typedef struct Peer Peer;
 struct Peer {
     CheckpointWriter *writer;
-    int rank; /* that the peer has */
+    int rank; /* the peer's rank */
     void (*lie_in_plan)(PlanMessage *plan);
     void (*lie_in_report)(WriterReport *report, size_t n_bytes);
     void (*lie_in_outcome)(OutcomeMessage *outcome);
@@ -75,7 +75,7 @@ static int play_save(void *arg, PlayedCall call, void *data, size_t n_bytes, siz
     return 0;
 }
 
-/* Saves as the rank that the peer is not. */
+/* Saves as the other rank of the world of two. */
 static CheckpointResult save_beside(Peer peer)
 {
     Error err = ERROR_INIT;
@@ -231,7 +231,7 @@ static void rank_0s_plan_and_outcome_are_bounded(void **state)
     for (size_t i = 0; i < ELEMENTSOF(lies); i++) {
         CheckpointResult result = save_beside((
             Peer){.rank = 0, .lie_in_plan = lies[i].in_plan, .lie_in_outcome = lies[i].in_outcome});
-        /* An honest rank 0 would hear of this rank's error and say it; this one says that all is well. */
+        /* A correct rank 0 would receive this rank's error and report it; this rank 0 reports success. */
         if (lies[i].in_plan && result.phase == CHECKPOINT_WRITTEN)
             fail_msg("case %zu: a save that this rank refused counts as written", i);
         assert_refused(result, lies[i].code, lies[i].what);
@@ -240,7 +240,7 @@ static void rank_0s_plan_and_outcome_are_bounded(void **state)
 
 /* ---- the verdict on a step ---- */
 
-typedef struct GrainMessage { /* as update.c has it */
+typedef struct GrainMessage { /* as in update.c */
     double loss;
     int64_t bad;
 } GrainMessage;
@@ -268,12 +268,14 @@ static int decide_beside(Verdict peer, UpdateVerdict *ret, Error *err)
     _cleanup_(comm_freep) Comm *comm = NULL;
     assert_int_equal(comm_open_played(0, 2, &play, &comm, err), 0);
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, STEP, 0, 2, 1, false);
-    _cleanup_(update_freep) Update *update = NULL; /* it borrows the state: freed before it */
+    /* borrows the state, so it is freed before the state */
+    _cleanup_(update_freep) Update *update = NULL;
     state->scalars.n_maxima = state->scalars.n_accepted = 0;
     assert_int_equal(update_new(state, comm, NULL, &job, &update, err), 0);
     UpdateResult result;
     update_begin(update);
-    assert_int_equal(update_add_grain(update, 0, true, err), 0); /* its gradients and loss are 0 */
+    /* the grain's gradients and loss are 0 */
+    assert_int_equal(update_add_grain(update, 0, true, err), 0);
     assert_int_equal(update_collect(update, err), 0);
     return update_decide(update, ret, &result, err);
 }

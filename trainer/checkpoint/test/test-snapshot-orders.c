@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-snapshot-orders.c - a save has the numbers of its step, and a restore replaces what stood there, in each order
- * of a device's lanes: whatever is read before it was waited for is bytes of another time. */
+/* test-snapshot-orders.c - a save has the numbers of its step, and a restore replaces all earlier numbers, in each
+ * order of a device's lanes. Data that are read before they were waited for would be those of another step. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -15,7 +15,7 @@ enum { GENERATION = 1, SAVES = 2 };
 static char folder[] = "/tmp/test-snapshot-orders-XXXXXX";
 static Hash digests[SAVES + 2];
 
-/* Each number becomes that of another step, on the compute lane: only that lane is waited for. */
+/* Changes each number to that of another step, on the compute lane. Only that lane waits for the copies of a save. */
 static void write_state(TrainState *state, const TrainState *next)
 {
     const size_t n_bytes = (size_t)state->layout.n_elements * sizeof(float);
@@ -56,7 +56,7 @@ static CheckpointResult end(CheckpointWriter *writer, int64_t step)
     return result;
 }
 
-/* The state is that of another step, which the compute lane may still be writing. */
+/* Restores into a state of another step, which the compute lane may still be writing. */
 static void restore(Store *store, const CheckpointResult *saved, TrainState *state, int64_t step)
 {
     Error err = ERROR_INIT;
@@ -78,7 +78,8 @@ static int save_and_restore(World *world, Comm *comm, _unused_ void *arg)
     _cleanup_(store_freep) Store *store = NULL;
     (void)snprintf(path, sizeof(path), "%s/store", folder);
     world_check(store_open(path, &store, &err) == 0, "%s", err.text);
-    TrainState *states[SAVES + 2]; /* made before: each upload waits for the device */
+    /* made before the saves, since each upload waits for the device */
+    TrainState *states[SAVES + 2];
     for (int64_t step = 1; step <= SAVES + 1; step++)
         states[step] = testing_state(&fixture, step, world->rank, world->size, 0, true);
     TrainState *state = testing_state(&fixture, 1, world->rank, world->size, 0, true);
@@ -123,6 +124,6 @@ int main(void)
         digests[step] = testing_digest(&fixture, step, true);
     fixture_close(&fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)folder_remove(folder, NULL); /* a failed case leaves it */
+    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
     return failed;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-snapshot-parts.c - which chunks a rank copies when it saves, and how much memory it has for them: those that it
- * owns or writes into a file, none twice and no others, in each world, ZeRO stage and kind of save. */
+/* test-snapshot-parts.c - which chunks a rank copies for a save, and how much memory it has for them: the chunks that
+ * it owns or writes into a file, each once and no others, in each world, ZeRO stage and kind of save. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -19,7 +19,7 @@ typedef struct Case {
     bool ema, blocking, at_once;
 } Case;
 
-/* Does a weight file that this rank writes hold a number of the chunk? */
+/* Returns whether a weight file that this rank writes holds an element of the chunk. */
 static bool writes(const CheckpointWriter *w, ObjectKind kind, bool ema, int64_t c)
 {
     const ObjectTable *table = &w->tables[ema];
@@ -33,12 +33,12 @@ static bool writes(const CheckpointWriter *w, ObjectKind kind, bool ema, int64_t
     return false;
 }
 
-/* Has this rank room for the chunk once there is an average? */
+/* Returns whether this rank has memory for the chunk once there is an EMA. */
 static bool has_room(const CheckpointWriter *w, const Case *c, SnapshotKind kind, int64_t chunk)
 {
     const bool complete = c->zero_stage == 0 || w->size == 1;
     if (c->blocking && (kind != SNAPSHOT_EMA || complete))
-        return false; /* it is read where it lies */
+        return false; /* the chunk is written directly from the state */
     return chunk_owner(chunk, w->size) == w->rank ||
            (kind == SNAPSHOT_WEIGHTS && writes(w, OBJECT_WEIGHTS, true, chunk)) ||
            (kind == SNAPSHOT_EMA &&
@@ -59,7 +59,7 @@ static const float *in_state(const TrainState *state, SnapshotKind kind, int64_t
     }
 }
 
-/* Is the chunk in this save, before ranks have sent each other any? */
+/* Returns whether the chunk is in this save, before ranks have sent each other any chunk. */
 static bool is_taken(const CheckpointWriter *w, const TrainState *state, const Case *c,
                      SnapshotKind kind, int64_t chunk)
 {
@@ -105,7 +105,7 @@ static int take(World *world, Comm *comm, void *arg)
     char path[128];
     Store *store;
     if (!c->at_once)
-        snapshot_ema_at_once_bytes = 0; /* this process ends with the case */
+        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
     (void)snprintf(path, sizeof(path), "%s/store", folder);
     world_check(store_open(path, &store, &err) == 0, "%s", err.text);
     TrainState *state =
@@ -114,7 +114,7 @@ static int take(World *world, Comm *comm, void *arg)
     const Snapshot *s = &w->snapshot;
     w->options.blocking = c->blocking;
     world_check(s->ema_at_once == (c->at_once && world->size > 1), "at once");
-    for (int times = 0; times < 2; times++) { /* memory is had once */
+    for (int times = 0; times < 2; times++) { /* memory is allocated only once */
         const float *memory = s->parts[SNAPSHOT_EMA].memory;
         snapshot_take(w, state);
         world_check(snapshot_await(w, &err) == 0, "%s", err.text);
@@ -131,7 +131,7 @@ static int take(World *world, Comm *comm, void *arg)
         for (SnapshotKind kind = 0; kind < SNAPSHOT_KINDS; kind++)
             check_part(w, state, c, kind);
     }
-    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* all have met */
+    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* all ranks have finished */
     w = checkpoint_writer_free(w);
     state = train_state_free(state);
     store = store_free(store);
@@ -160,6 +160,6 @@ int main(void)
     fixture_open(FIXTURE_MEDIUM, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves it */
+    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
     return failed;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-snapshot.c - the copies of a save run beside training: however late they are, a checkpoint has the numbers
- * of its step, and copies that fail or never arrive fail the save.
+/* test-snapshot.c - the copies of a save run in parallel with training: however late they are, a checkpoint has the
+ * numbers of its step, and copies that fail or never arrive fail the save.
  *
- * The lane is made late by fault points that sleep before each copy. */
+ * Fault points that sleep before each copy delay the lane. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -16,7 +16,7 @@
 
 enum { GENERATION = 1, STEPS = 3 };
 
-/* A CPU's lane, and the shadow device's. */
+/* Makes each copy slow, on a CPU's lane and on the shadow device's. */
 #define SLOW "device.copy=slow@*,shadow.break.out=slow@*"
 
 static char folder[] = "/tmp/test-snapshot-XXXXXX";
@@ -28,17 +28,17 @@ typedef struct Case {
     bool ema;
     const char *fault; /* SDTRAIN_FAULT of the last rank */
     Hash digests[STEPS];
-    char text[sizeof(((Error *)0)->text)]; /* of the save that failed */
+    char text[sizeof(((Error *)0)->text)]; /* error of the failed save */
 } Case;
 
 static void set_fault(const char *fault)
 {
     Error err = ERROR_INIT;
-    (void)setenv("SDTRAIN_FAULT", fault, 1); /* a valid name */
+    (void)setenv("SDTRAIN_FAULT", fault, 1); /* cannot fail for a valid name */
     world_check(fault_open(&err) == 0, "%s", err.text);
 }
 
-/* Does what an update does, as far as a save can tell: waits, and then leaves nothing as it was. */
+/* Does what an update does, as far as a save can notice: waits, and then changes all numbers. */
 static void write_state(TrainState *state, int64_t step)
 {
     Error err = ERROR_INIT;
@@ -54,7 +54,7 @@ static void write_state(TrainState *state, int64_t step)
     device_copy(state->device, state->v, next->v, shard);
     device_copy(state->device, state->ema, next->ema, shard);
     int r = device_await(state->device, device_fence(state->device, LANE_COMPUTE),
-                         60 * USEC_PER_SEC, &err); /* next is given back */
+                         60 * USEC_PER_SEC, &err); /* `next` is freed below */
     world_check(r == 0, "%s", err.text);
     memcpy(state->scalars.maxima, next->scalars.maxima,
            state->parameters->n_items * MAXIMA_WINDOW * sizeof(uint32_t));
@@ -78,7 +78,7 @@ static CheckpointResult end(CheckpointWriter *writer)
     int r = checkpoint_wait(writer, 60 * USEC_PER_SEC, &result);
     world_check(r == 0, "the save hangs");
     if (writer->rank == 0 && result.phase == CHECKPOINT_WRITTEN)
-        checkpoint_settle(writer, false); /* the next one lists all metrics again */
+        checkpoint_settle(writer, false); /* the next save lists all metrics again */
     return result;
 }
 
@@ -101,12 +101,12 @@ static void check_written(const CheckpointResult *result, Hash wanted, int64_t s
                 (long long)step, hash_format(result->digest, got), hash_format(wanted, want));
 }
 
-/* Saves that follow each other, each with an update right behind it. */
+/* Saves several times, each time followed at once by an update. */
 static int save_late(World *world, Comm *comm, void *arg)
 {
     const Case *c = arg;
     if (c->chunk_by_chunk)
-        snapshot_ema_at_once_bytes = 0; /* this process ends with the case */
+        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
     _cleanup_(store_freep) Store *store = open_store();
     _cleanup_(train_state_freep) TrainState *state =
         testing_state(&fixture, 1, world->rank, world->size, c->zero_stage, c->ema);
@@ -143,7 +143,7 @@ static void late_copies_are_of_their_step(_unused_ void **state)
     run_late(3, (Case){.ema = true, .fault = SLOW});
 }
 
-/* The first of many is late, the last of them is: whichever the wait forgets. */
+/* Only one copy is late, each of them in turn: the wait must include every copy. */
 static void one_late_copy_is_of_its_step(_unused_ void **state)
 {
     char fault[64];
@@ -154,7 +154,7 @@ static void one_late_copy_is_of_its_step(_unused_ void **state)
     }
 }
 
-/* A state that is restored while its copies are under way. */
+/* Restores a state while its copies are in progress. */
 static int restore_late(World *world, Comm *comm, void *arg)
 {
     const Case *c = arg;
@@ -248,7 +248,8 @@ static void failing_copies_fail_the_save_alone(_unused_ void **state)
     }
 }
 
-/* A CPU's lane never ends: there nothing is closed. The shadow device aborts if memory is released that it uses. */
+/* A CPU's stalled lane never ends, so nothing is freed there. The shadow device aborts if memory that it uses is
+ * released. */
 static int save_stalled(_unused_ World *world, Comm *comm, _unused_ void *arg)
 {
     Store *store = open_store();
@@ -293,6 +294,6 @@ int main(void)
     fixture_open(FIXTURE_SMALL, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves it */
+    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
     return failed;
 }

@@ -19,9 +19,9 @@
 enum { SAVES = 2, VISITS_MAX = 1000, LIFE_SEC = 120 };
 
 static Fixture fixture;
-static char folder[64]; /* of the record, and of the store when it is files */
+static char folder[64]; /* of the record, and of the store if the store is files */
 static char base[256];  /* URI; each case has a store of its own below it */
-static char uri[320];   /* of this case's */
+static char uri[320];   /* URI of this case's store */
 static int n_cases;
 static bool of_files;
 static bool blocking;
@@ -30,9 +30,9 @@ static uint64_t weight_file_bytes;
 typedef struct LifeCase {
     int64_t generation;
     const char *point;     /* NULL: no fault */
-    int visit, rank;       /* where it strikes */
-    bool refused;          /* its world is over: nothing that it saves is committed */
-    atomic_bool *restored; /* told when it is; NULL: to nobody */
+    int visit, rank;       /* the visit and the rank at which the fault strikes */
+    bool refused;          /* its world has been replaced: none of its saves is committed */
+    atomic_bool *restored; /* set when the state is restored; NULL: not set */
 } LifeCase;
 
 static int read_record(char ret[CHECKPOINT_URI_MAX])
@@ -80,7 +80,7 @@ static TrainState *resume(Store *store, CheckpointWriter *writer, int rank, int 
     return state;
 }
 
-/* Ends with 3 when a save fails: the comm's peer is dead, or a newer world has swept it away. */
+/* Exits with 3 if a save fails: the comm's peer is dead, or a newer world has removed the save's objects. */
 static int life(World *world, Comm *comm, void *arg)
 {
     const LifeCase *c = arg;
@@ -90,7 +90,7 @@ static int life(World *world, Comm *comm, void *arg)
     if (c->point && world->rank == c->rank) {
         char setting[96];
         (void)snprintf(setting, sizeof(setting), "%s=kill@%d", c->point, c->visit);
-        (void)setenv("SDTRAIN_FAULT", setting, 1); /* a valid name */
+        (void)setenv("SDTRAIN_FAULT", setting, 1); /* cannot fail for a valid name */
         world_check(fault_open(&err) == 0, "%s", err.text);
     }
 
@@ -117,7 +117,7 @@ static int life(World *world, Comm *comm, void *arg)
             continue;
         if (c->refused) {
             checkpoint_settle(writer, false);
-            return 0; /* as a trainer ends that hears it */
+            return 0; /* like a trainer whose commit is refused */
         }
         write_record(result.uri);
         checkpoint_settle(writer, true);
@@ -138,7 +138,7 @@ static void begin_case(void)
     assert_int_equal(folder_make(folder, &err), 0);
 }
 
-/* Leaves nothing in the store either. */
+/* Removes the case's objects from the store, too. */
 static void end_case(void)
 {
     Error err = ERROR_INIT;
@@ -165,9 +165,9 @@ static void check_whole(Store *store, const Manifest *m)
     }
 }
 
-/* The recorded checkpoint is there, and each that has a manifest is whole; but for those of a generation
- * that was refused (0: none): a newer one may have removed what it had put before its manifest. Returns
- * the recorded step. */
+/* Checks that the recorded checkpoint exists, and that each checkpoint with a manifest is whole. Checkpoints of the
+ * refused generation (0: none) are not checked: a newer generation may have removed their objects before their manifest
+ * was put. Returns the recorded step. */
 static int64_t check_record(int64_t refused)
 {
     Error err = ERROR_INIT;
@@ -194,7 +194,7 @@ static int64_t check_record(int64_t refused)
 
 static size_t n_temporaries, n_empty;
 
-/* rmdir() takes only what is empty. */
+/* Counts temporary files and empty folders: rmdir() removes only an empty folder. */
 static int visit_path(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     n_temporaries += strncmp(path + ftw->base, ".put-", 5) == 0;
@@ -211,7 +211,7 @@ static void check_files(void)
     assert_int_equal(n_empty, 0);
 }
 
-/* Two checkpoints, whole, and nothing else but their history's metrics. */
+/* Checks that there are two checkpoints, both whole, and no other objects than their history's metrics. */
 static void check_tidy(int64_t last_step)
 {
     Error err = ERROR_INIT;
@@ -230,7 +230,8 @@ static void check_tidy(int64_t last_step)
     for (size_t i = 0; i < checkpoints.n_objects; i++) {
         _cleanup_(manifest_freep) Manifest *m = NULL;
         assert_int_equal(manifest_read(store, checkpoints.objects[i].key, NULL, &m, &err), 0);
-        n_expected += m->n_objects + 1 + (i == 0 ? m->n_segments : 0); /* too few to be merged */
+        /* too few segments for a merge */
+        n_expected += m->n_objects + 1 + (i == 0 ? m->n_segments : 0);
         _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 0, 0, 1, 0, true);
         assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), 0);
         if (i > 0)
@@ -241,7 +242,7 @@ static void check_tidy(int64_t last_step)
         assert_int_equal(gap.n_steps, 0);
     }
     assert_int_equal(store_list(store, "", 10000, &objects, &err), 0);
-    assert_int_equal(objects.n_objects, n_expected + 2); /* metrics.jsonl, owner/1 */
+    assert_int_equal(objects.n_objects, n_expected + 2); /* plus metrics.jsonl and owner/1 */
     store_list_clear(&checkpoints);
     store_list_clear(&objects);
 
@@ -267,7 +268,7 @@ static bool count_unfinished(void *context, const char *key)
     return false;
 }
 
-/* Counts what a death left unfinished in the store: temporaries, multipart uploads. */
+/* Counts temporary files and multipart uploads that a killed process left in the store. */
 static size_t look_for_unfinished(void)
 {
     Error err = ERROR_INIT;
@@ -289,10 +290,10 @@ bool crash_case(const char *point, int visit, int rank, int size, size_t *ret_un
     World world = {.size = size, .run = life, .arg = &c};
     int status[WORLD_MAX];
     world_start(&world);
-    (void)world_wait(&world, LIFE_SEC, status); /* the statuses are looked at one by one */
+    (void)world_wait(&world, LIFE_SEC, status); /* each status is checked below */
     const bool killed = WIFSIGNALED(status[rank]) && WTERMSIG(status[rank]) == SIGKILL;
     for (int i = 0; i < size; i++)
-        if (i != rank) /* it learns that the save failed, or had nothing left to learn */
+        if (i != rank) /* the other rank is notified that the save failed, or has ended before */
             assert_true(WIFEXITED(status[i]) &&
                         (WEXITSTATUS(status[i]) == 3 || WEXITSTATUS(status[i]) == 0));
     if (!killed)
@@ -331,14 +332,16 @@ void crash_two_generations(void)
     World worlds[] = {{.size = 1, .run = life, .arg = &old}, {.size = 1, .run = life, .arg = &new}};
     world_start(&worlds[0]);
     for (int i = 0; !atomic_load(restored) && i < LIFE_SEC * 1000; i++)
-        (void)usleep(1000); /* what it restores, the new one may retire */
+        /* the new generation may retire the checkpoint that the old one restores */
+        (void)usleep(1000);
     world_start(&worlds[1]);
     int status;
-    (void)world_wait(&worlds[0], LIFE_SEC, &status); /* the new one may sweep while it writes */
+    /* may fail: the new generation may sweep while the old one writes */
+    (void)world_wait(&worlds[0], LIFE_SEC, &status);
     assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3));
     assert_int_equal(world_wait(&worlds[1], LIFE_SEC, NULL), 0);
     assert_int_equal(check_record(old.generation), 2 * SAVES);
-    run_undisturbed(1, 4); /* what the old one wrote last may have come after the new one looked */
+    run_undisturbed(1, 4); /* the old generation may have written after the new one had swept */
     assert_int_equal(check_record(0), 3 * SAVES);
     check_tidy(3 * SAVES);
     end_case();
@@ -346,7 +349,7 @@ void crash_two_generations(void)
 
 void crash_open(const char *where, FixtureSize size)
 {
-    /* Memory where there is some: a SIGKILL loses nothing that was written, synced or not. */
+    /* Uses memory if possible: SIGKILL loses no written data, synced or not. */
     (void)snprintf(folder, sizeof(folder), "%s/test-crash-%d",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
     of_files = !where;
@@ -363,5 +366,5 @@ void crash_blocking(bool yes) { blocking = yes; }
 void crash_close(void)
 {
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves it */
+    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
 }

@@ -70,7 +70,7 @@ void fixture_close(Fixture *fixture)
 
 typedef enum Kind { WEIGHTS, M, V, EMA } Kind;
 
-/* Cheap, and different for neighbours in each argument. */
+/* Returns a number that is cheap to compute and differs for neighbours in each argument. */
 static float value_of(int64_t step, Kind kind, int64_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u ^ (uint32_t)step * 2246822519u ^ (uint32_t)kind << 29;
@@ -156,7 +156,7 @@ void testing_state_check(const TrainState *state, int64_t step, bool ema_active)
 Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active)
 {
     Error err = ERROR_INIT;
-    /* On a device of its own, whose lanes have ended when a test forks. */
+    /* On a separate device, whose lanes have ended when a test forks. */
     _cleanup_(device_freep) Device *device = NULL;
     int r = device_open(&(DeviceOptions){.kind = DEVICE_CPU, .threads = 1}, &device, &err);
     world_check(r == 0, "%s", err.text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-state.h - for tests: training states whose every number is a function of (step, index).
+/* testing-state.h - for tests: training states in which every number is a function of (step, index).
  *
  * Ownership: fixture_open() fills a Fixture that fixture_close() empties.
  * Units:     elements, steps.
@@ -25,23 +25,24 @@ typedef enum FixtureSize {
 void fixture_open(FixtureSize size, Fixture *ret);
 void fixture_close(Fixture *fixture);
 
-/* The state of that step as rank `rank` of `world_size` holds it. */
+/* Makes the state of that step, as rank `rank` of `world_size` holds it. */
 TrainState *testing_state(const Fixture *fixture, int64_t step, int rank, int world_size,
                           int zero_stage, bool ema_active);
 /* Ends the process unless every number is that of the step. */
 void testing_state_check(const TrainState *state, int64_t step, bool ema_active);
-/* The digest of the step's state, computed on one rank. */
+/* Returns the digest of the step's state, computed on one rank. */
 Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active);
 
 CheckpointFacts testing_facts(int64_t generation);
 extern const char testing_config[]; /* a config.json */
 
-/* "step 5 of generation 2\n"...: lines of [first, last]. Caller frees. */
+/* Returns the lines "step 5 of generation 2\n" of the steps [first, last]. The caller frees them. */
 char *testing_metrics(int64_t generation, int64_t first, int64_t last);
 
-/* A writer of that generation: keep_last 2, keep_every 100; SDTRAIN_TEST_PLANS: the device's plans, if it is set. */
+/* Makes a writer of that generation, with keep_last 2 and keep_every 100. SDTRAIN_TEST_PLANS, if set, has the device's
+ * plans. */
 CheckpointWriter *testing_writer(const Fixture *fixture, Store *store, Comm *reports,
                                  int64_t generation, uint64_t weight_file_bytes);
-/* Begins and waits; no settling. metrics_first > step: none. */
+/* Begins a save and waits for its end, without settling it. metrics_first > step: there are no metrics. */
 CheckpointResult testing_save(CheckpointWriter *writer, const TrainState *state, int64_t generation,
                               int64_t metrics_first);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-update.c - what the exact reduction costs and how exact it is, on a real network's
- * gradients:
+/* bench-update.c - measures the time and the error of the exact reduction, on a real network's gradients:
  *
  *     bench-update [GRAINS [ZERO_STAGE [RANKS [WIDTH]]]]
  *
- * Each rank computes its grains of 8 samples, noise, with a mid-size U-Net at its random start, and
- * then takes steps with their gradients, one after the other with each reduction, so that all see
- * the same machine. WIDTH is the first level's channels: 64 makes 18 million parameters, 160 make
- * 112 million. Prints one JSON line a figure; medians of rank 0. */
+ * Each rank computes its grains of 8 samples of noise, with a mid-size U-Net with random weights. Then it makes steps
+ * with the grains' gradients, with each reduction in turn, so that all reductions run under the same conditions. WIDTH
+ * is the first level's channels: 64 makes 18 million parameters, 160 make 112 million. Prints one JSON line per figure;
+ * the values are medians of rank 0. */
 
 #include "base/clock.h"
 #include "nn/network.h"
@@ -43,7 +42,7 @@ typedef struct Options {
     int zero_stage;
 } Options;
 
-/* A network with all that one grain needs. */
+/* A network with the memory that one grain needs. */
 typedef struct Grain {
     Device *device;
     Network *network;
@@ -94,7 +93,7 @@ static void grain_close(Grain *g)
     g->device = device_free(g->device);
 }
 
-/* The gradients of a grain's mean loss; the milliseconds they took. */
+/* Computes the gradients of a grain's mean loss. Returns the milliseconds that this took. */
 static double grain_compute(Grain *g, int64_t grain, float *gradients)
 {
     uint64_t begin = clock_boottime_usec();
@@ -129,7 +128,7 @@ static void print(const char *figure, const char *unit, double *values, size_t n
 
 /* ---- time ---- */
 
-/* One step with given gradients; its time in milliseconds without the redone pass. */
+/* Makes one step with the given gradients. Returns its milliseconds, without the pass that is redone. */
 static double step(Update *update, StatePlan *plan, Comm *comm, const float *gradients,
                    int64_t n_elements, int64_t first, int64_t n, int64_t share)
 {
@@ -137,7 +136,7 @@ static double step(Update *update, StatePlan *plan, Comm *comm, const float *gra
     UpdateVerdict verdict = UPDATE_REDO;
     UpdateResult result;
     uint64_t begin = 0;
-    int r = world_barrier(comm, &err); /* waiting for the other ranks is not what is measured */
+    int r = world_barrier(comm, &err); /* the time does not include waiting for the other ranks */
     world_check(r == 0, "%s", err.text);
     update_begin(update);
     while (verdict == UPDATE_REDO) {
@@ -190,12 +189,12 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
     float *gradients = malloc((size_t)(n * n_elements) * sizeof(float));
     double *grain_msec = calloc((size_t)n + 1, sizeof(double));
     world_check(gradients && grain_msec, "out of memory");
-    (void)grain_compute(grain, first, gradients); /* warms up */
+    (void)grain_compute(grain, first, gradients); /* warm-up */
     for (int64_t i = 0; i < n; i++)
         grain_msec[i] = grain_compute(grain, first + i, gradients + i * n_elements);
 
     double total[KINDS][ROUNDS], comm_part[KINDS][ROUNDS];
-    for (int round = -2; round < ROUNDS; round++) { /* two rounds warm up */
+    for (int round = -2; round < ROUNDS; round++) { /* two rounds are a warm-up */
         for (int k = 0; k < KINDS; k++) {
             double msec = step(updates[k], plan, comm, gradients, n_elements, first, n, share);
             if (round >= 0) {
@@ -228,8 +227,8 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
 
 /* ---- error ---- */
 
-/* |sum - true sum| / |true sum| of one tensor over the grains, the true sum in double: of integers,
- * and of floats. */
+/* Computes |sum - true sum| / |true sum| of one tensor over the grains, for a sum of integers and for a sum of floats.
+ * The true sum is in double. */
 static void tensor_error(Device *device, const float *const *gradients, int64_t n_grains,
                          int64_t offset, int64_t n, double *ret_exact, double *ret_float)
 {
@@ -267,7 +266,7 @@ static void tensor_error(Device *device, const float *const *gradients, int64_t 
     free(sum);
 }
 
-/* Over the tensors; every grain of the step, whoever owns it. */
+/* Measures the errors of all tensors, over every grain of the step, whichever rank owns it. */
 static void measure_error(Grain *grain, const Options *options)
 {
     const ParameterList *list = grain->parameters;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-device-staging.c - what is copied through page-locked memory arrives whole, whatever its size, and the caller's
- * memory is its own again when the call returns. That no wait is without a deadline is test-hang's. */
+/* test-device-staging.c - data that are copied through page-locked memory arrive complete, whatever their size, and the
+ * caller may reuse its memory when the call returns. test-hang tests that every wait has a deadline. */
 #include "base/test/testing.h"
 #include "trainer/state/device-staging.h"
 
@@ -35,7 +35,7 @@ static void test_copies(void **state)
         const size_t n = sizes[s];
         for (size_t i = 0; i < n; i++)
             from[i] = wanted[i] = (char)(i * 2654435761u >> 24 ^ s);
-        device_clear(device, memory, 5 * PIECE); /* the copy comes after it */
+        device_clear(device, memory, 5 * PIECE); /* the copy runs after this */
         assert_int_equal(device_staging_upload(staging, memory, from, n, "x", &err), 0);
         if (n > 0)
             assert_true(device_reached(device, device_fence(device, LANE_COMPUTE)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-exponent.c - what is accepted cannot overflow; what has headroom is not redone. */
+/* test-exponent.c - a sum that is accepted cannot overflow, and a sum within the headroom is not redone. */
 
 #include "base/number/philox.h"
 #include "base/test/testing.h"
@@ -28,7 +28,7 @@ static bool fits(int exponent, uint32_t maximum, int64_t n_grains, SumWidth widt
 {
     double counted = rint(ldexp((double)float_of(maximum), exponent));
     double limit = width == SUM_32 ? 2147483647.0 : 0x1p62;
-    /* Both factors are integers below 2^63: long double multiplies them without error enough. */
+    /* Both factors are integers below 2^63, which long double multiplies accurately enough. */
     return (long double)counted * (long double)n_grains <= (long double)limit;
 }
 
@@ -40,12 +40,13 @@ static void overflow_is_judged_exactly(void **state)
         int64_t n_grains = grain_counts[random.word[0] % ELEMENTSOF(grain_counts)];
         uint32_t maximum = random.word[1] % 0x7f800000u;
         SumWidth width = random.word[2] & 1 ? SUM_32 : SUM_64;
-        int above = (int)(maximum >> 23) - 126; /* near the edge: e around where the sum is full */
+        /* near the limit: exponents around the one at which the sum is full */
+        int above = (int)(maximum >> 23) - 126;
         int exponent = (width == SUM_32 ? 31 : 62) - above - (int)(random.word[3] % 20);
         assert_int_equal(exponent_overflows(exponent, maximum, n_grains, width),
                          !fits(exponent, maximum, n_grains, width));
     }
-    /* At the very edge: 2^31 - 1 fits, 2^31 does not. */
+    /* At the limit: 2^31 - 1 fits, 2^31 does not. */
     assert_false(exponent_overflows(0, bits_of(2147483520.0f), 1, SUM_32));
     assert_true(exponent_overflows(0, bits_of(2147483648.0f), 1, SUM_32));
     assert_false(exponent_overflows(0, bits_of(1073741824.0f - 64), 2, SUM_32));
@@ -64,14 +65,14 @@ static void a_chosen_exponent_has_headroom_of_four_and_wastes_little(void **stat
         uint32_t maximum = random.word[1] % exponent_infinite(n_grains);
         int exponent = exponent_choose(maximum, n_grains, width);
         assert_in_range(exponent - EXPONENT_MIN, 0, EXPONENT_MAX - EXPONENT_MIN);
-        /* Whatever is finite fits once the exponent was chosen for it: a redone step passes. */
+        /* A finite maximum fits at the exponent that was chosen for it: a redone step is accepted. */
         assert_false(exponent_overflows(exponent, maximum, n_grains, width));
 
         float grown = float_of(maximum) * 3.99f;
         if (bits_of(grown) < exponent_infinite(n_grains))
             assert_false(exponent_overflows(exponent, bits_of(grown), n_grains, width));
-        /* At 17 times it is too small, unless the clamp chose it: at most 2 bits are lost to the
-         * power of two and 1 to the count of grains. */
+        /* A maximum that is 17 times as large does not fit, unless the exponent was clamped: at most 2 bits are lost to
+         * the power of two and 1 to the number of grains. */
         float outgrown = float_of(maximum) * 17.0f;
         if (exponent < EXPONENT_MAX && exponent > EXPONENT_MIN &&
             bits_of(outgrown) < exponent_infinite(n_grains))

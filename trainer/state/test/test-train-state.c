@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-train-state.c - chunks: bounds, owners, where they lie, what their hashes cover. */
+/* test-train-state.c - tests chunks: bounds, owners, places in memory, and the data that their hashes cover. */
 
 #include "base/fault.h"
 #include "base/test/testing.h"
@@ -128,7 +128,7 @@ static void the_digest_does_not_depend_on_the_world(void **state)
     f.device = device_free(f.device);
 }
 
-/* Every bit of the state is in the digest, and the EMA once it is active. */
+/* Every bit of the state is in the digest, including the EMA once it is active. */
 static void the_digest_covers_everything(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void check_hash(const TrainState *s, int64_t c)
     assert_true(hash_equal(found, hasher_digest(hasher)));
 }
 
-/* The hash of a chunk is that of its bytes, however they are cut on their way to the host. */
+/* The hash of a chunk depends only on its bytes, not on the pieces in which they are copied to the host. */
 static void a_hash_does_not_depend_on_the_pieces(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     f.device = device_free(f.device);
 }
 
-/* Otherwise each byte of a restore would be copied once more. */
+/* Without this, each byte of a restore would be copied once more. */
 static void a_hash_copies_nothing_where_the_host_may_read(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void a_hash_copies_nothing_where_the_host_may_read(void **state)
     f.device = device_free(f.device);
 }
 
-/* This is the last test: the lane stays late. */
+/* This is the last test, since the lane stays slow. */
 static void a_hash_waits_for_late_pieces(void **state)
 {
     (void)state;

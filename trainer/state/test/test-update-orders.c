@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-update-orders.c - an update waits for all that it reads and overwrites, whichever lanes are late: on a device
- * that stands for a GPU each order of its lanes gives the CPU's bits, with copies of a save beside it. */
+/* test-update-orders.c - an update waits for all data that it reads and overwrites, whichever lanes are late: on a
+ * device that stands in for a GPU, each order of the lanes gives the CPU's bits, with copies of a save at the same
+ * time. */
 #include "base/test/testing.h"
 #include "kernels/test/shadow/testing-orders.h"
 #include "trainer/state/device-comm.h"
@@ -19,7 +20,7 @@ typedef struct StepRecord {
 
 typedef struct Scenario {
     Case c;
-    bool keeps; /* the records are what is wanted */
+    bool keeps; /* this run sets the expected records */
     bool bulk;
     StepRecord records[UPDATES + 1]; /* before each step, and after the last one */
 } Scenario;
@@ -126,9 +127,9 @@ static int update_thrice(World *world, Comm *comm, void *arg)
     uint32_t word;
     if (scenario->bulk)
         world_check(world_open(world, "bulk", &rank.bulk, &err) == 0, "%s", err.text);
-    device_comm_staging_bytes =
-        20000; /* a state takes several parts; this process ends with the story */
-    gradient_sum_bucket_bytes = 40000; /* and several buckets */
+    /* so that a state takes several parts; this process runs only this scenario */
+    device_comm_staging_bytes = 20000;
+    gradient_sum_bucket_bytes = 40000; /* so that ZeRO 2 takes several buckets */
     rank_open(&rank, &scenario->c, comm);
     copies_open(&rank, &copies);
     note(&rank, scenario, &result, 0);
@@ -177,7 +178,7 @@ static void each_order_of_lanes_gives_the_cpus_bits(_unused_ void **state)
     testing_orders_end();
 }
 
-/* More than two pieces, which travel through the same memory. */
+/* Copies more than two pieces, which use the same memory in turn. */
 static void staged_copies_wait_for_their_memory(_unused_ void **state)
 {
     enum { BYTES = 5 << 20 };

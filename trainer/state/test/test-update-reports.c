@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-update-reports.c - what a rank believes of what other ranks say of their grains, what it does when they do not
- * answer, and an update for which there is no memory. */
+/* test-update-reports.c - how a rank checks the other ranks' reports about their grains, what it does if they do not
+ * answer, and an update without enough memory. */
 #include "base/test/testing-alloc.h"
 #include "base/test/testing-leaks.h"
 #include "base/test/testing.h"
@@ -13,29 +13,30 @@ enum { SLOW_USEC = 3000, RANKS = 3, GRAINS = 5, SHARE = 2, ALLOCATIONS_MAX = 200
 
 static const Case plain = {GRAINS, 0, REDUCTION_EXACT, 0, 1.0};
 
-/* As update.c gathers it. */
+/* The report that update.c gathers. */
 typedef struct Report {
     double loss;
     int64_t bad;
 } Report;
 
-/* ---- between update and comm, and update and device (ld --wrap) ---- */
+/* ---- wrappers between update and comm, and update and device (ld --wrap) ---- */
 
 static struct {
-    bool reports; /* what follows goes into the reports that are gathered */
-    int at;       /* [RANKS][SHARE] */
+    bool reports; /* the fields below replace one of the gathered reports */
+    int at;       /* index of that report in [RANKS][SHARE] */
     double loss;
     int64_t bad;
 
-    uint32_t maximum; /* of all ranks, of a tensor; 0: as it is */
+    uint32_t maximum; /* maximum of all ranks for `tensor`; 0: not replaced */
     int64_t tensor;
 
-    int reduce, gather; /* what the call ends with */
-    bool slow;          /* a sum takes SLOW_USEC */
+    int reduce, gather; /* errors that the calls return; 0: none */
+    bool slow;          /* each sum takes SLOW_USEC */
 } plant;
 
-static int failing_allocation; /* counted down; 0: none fails */
-static int n_held;             /* of a device's memory, and of what the host shares with it */
+static int failing_allocation; /* counts allocations down to the one that fails; 0: none fails */
+/* allocations of device memory and shared host memory that are not released */
+static int n_held;
 
 int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
@@ -55,7 +56,7 @@ int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, siz
     int r = __real_comm_all_reduce(comm, type, op, data, n, err);
     const struct timespec slow = {0, SLOW_USEC * 1000};
     if (op == COMM_SUM && plant.slow)
-        (void)nanosleep(&slow, NULL); /* the network, not the test, takes its time */
+        (void)nanosleep(&slow, NULL); /* simulates a slow network */
     if (op == COMM_MAX && plant.maximum)
         ((uint32_t *)data)[plant.tensor] = plant.maximum;
     return op == COMM_MAX && plant.reduce < 0 ? error_set(err, plant.reduce, "no sum") : r;
@@ -99,7 +100,7 @@ void __wrap_device_host_release(Device *device, void *memory)
     __real_device_host_release(device, memory);
 }
 
-/* ---- what is believed ---- */
+/* ---- checks of reports ---- */
 
 static int decide(Rank *rank, UpdateVerdict *ret, UpdateResult *ret_result, Error *err)
 {
@@ -124,7 +125,7 @@ static void says(Rank *rank, int at, int64_t bad)
     plant.bad = bad;
     int r = decide(rank, &verdict, &result, &err);
     plant.reports = false;
-    if (at % SHARE >= n) { /* there is no such grain: nobody looks */
+    if (at % SHARE >= n) { /* there is no such grain, so the report is ignored */
         world_check(r == 0 && verdict == UPDATE_REDO, "place %d, %d: %d %s", at, (int)bad, r,
                     err.text);
     } else if (bad == NO_LOSS || (bad >= 0 && bad < TENSORS)) {
@@ -162,7 +163,7 @@ static void a_report_names_one_of_our_tensors(_unused_ void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* The mean loss is that of the grains, whatever stands where a rank has none. */
+/* The mean loss is that of the grains, whatever the reports of ranks without a grain contain. */
 static int hear_losses(_unused_ World *world, Comm *comm, _unused_ void *arg)
 {
     Error err;
@@ -195,14 +196,14 @@ static void the_loss_is_that_of_the_grains(_unused_ void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* A maximum from which on a sum could be infinite is one of a grain that says so. */
+/* If a maximum is so large that a sum could be infinite, the report of some grain must show it. */
 static void an_infinite_maximum_has_a_grain(_unused_ void **state)
 {
     Small small;
     UpdateVerdict verdict;
     UpdateResult result;
     Error err;
-    const uint32_t infinite = (127 + 128 - 3) << 23; /* of five grains */
+    const uint32_t infinite = (127 + 128 - 3) << 23; /* the smallest such maximum for five grains */
     small_open(&small, &plain);
     for (plant.tensor = 0; plant.tensor < TENSORS; plant.tensor++) {
         char wanted[128];
@@ -229,7 +230,7 @@ static void an_infinite_maximum_has_a_grain(_unused_ void **state)
     small_close(&small);
 }
 
-/* Nothing is decided, and the device is not to blame. */
+/* Nothing is decided, and the device is not blamed. */
 static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
 {
     Small small;
@@ -258,7 +259,7 @@ static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
     small_close(&small);
 }
 
-/* The time of a step's collectives is reported, and only that step's. */
+/* The time of a step's collectives is reported, without that of earlier steps. */
 static void the_time_of_collectives_is_counted(_unused_ void **state)
 {
     Small small;
@@ -332,7 +333,7 @@ static void each_array_of_an_update_is_needed(_unused_ void **state)
         assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
 }
 
-/* Only 32-bit numbers are added as floats. */
+/* Only fp32 gradients can be added as floats. */
 static bool is_bf16;
 DataType __real_device_type(const Device *device);
 DataType __wrap_device_type(const Device *device);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-update-waits.c - what the host and the lanes of a device wait for in a step, and what they do not. */
+/* test-update-waits.c - tests what the host and the lanes of a device wait for in a step, and what they do not wait
+ * for. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/test/testing.h"
@@ -14,7 +15,7 @@
 
 enum { COPIED = 4 };
 
-/* The copies of all that an update writes, put on a lane that is late with each. */
+/* Copies everything that an update writes, on a lane that delays each copy. */
 static void copy_late(Rank *rank, float *copies[COPIED])
 {
     const TrainState *state = rank->state;
@@ -41,10 +42,10 @@ static int write_beside_copies(_unused_ World *world, Comm *comm, void *arg)
         int r = device_host_allocate(rank.device, n_bytes, (void **)&copies[i], &err);
         world_check(r == 0 && before[i], "memory");
     }
-    (void)setenv("SDTRAIN_FAULT", "device.copy=slow@*", 1); /* a valid name */
+    (void)setenv("SDTRAIN_FAULT", "device.copy=slow@*", 1); /* cannot fail for a valid name */
     world_check(fault_open(&err) == 0, "%s", err.text);
 
-    for (int pass = 0; pass < 2; pass++) { /* the EMA begins; then a step */
+    for (int pass = 0; pass < 2; pass++) { /* pass 0: the EMA begins; pass 1: a step */
         const float *from[COPIED] = {rank.state->weights, rank.state->m, rank.state->v,
                                      rank.state->ema};
         for (size_t i = 0; i < COPIED; i++)
@@ -61,7 +62,7 @@ static int write_beside_copies(_unused_ World *world, Comm *comm, void *arg)
         if (pass == 1)
             world_check(update_apply(rank.update, 0, &word, &result, &err) == 0, "%s", err.text);
         world_check(device_synchronise(rank.device, &err) == 0, "%s", err.text);
-        world_check(device_kind(rank.device) != DEVICE_CPU || /* whose host waits */
+        world_check(device_kind(rank.device) != DEVICE_CPU || /* only on a CPU the host waits */
                         train_state_waited_usec(rank.state) > 0,
                     "nothing was waited for");
         for (size_t i = 0; i < COPIED; i++)
@@ -121,7 +122,7 @@ void __wrap_device_upload(Device *device, void *to, const void *from, size_t n_b
     __real_device_upload(device, to, from, n_bytes);
 }
 
-/* The maxima, and the squares: of one rank that accepts a step nothing else waits. */
+/* One rank that accepts a step waits only for the maxima of each pass, and for the squares. */
 static void a_step_waits_for_its_device_twice(void **state)
 {
     (void)state;
@@ -140,7 +141,7 @@ static void a_step_waits_for_its_device_twice(void **state)
                 for (int64_t i = 0; i < small.rank.list.n_elements; i++)
                     small.rank.gradients[i] = 1;
                 for (int64_t grain = 0; grain < 4; grain++) {
-                    n_waits = -1; /* the gradients that are uploaded above */
+                    n_waits = -1; /* does not count the upload of the gradients */
                     assert_int_equal(rank_add_grain(&small.rank, grain, true, 1, &err), 0);
                     waits += n_waits;
                 }
@@ -161,8 +162,8 @@ static void a_step_waits_for_its_device_twice(void **state)
 
 typedef struct Hang {
     Case c;
-    const char *fault; /* of the last rank */
-    int r;             /* what its step ends with */
+    const char *fault; /* fault of the last rank */
+    int r;             /* error that the last rank's step ends with */
 } Hang;
 
 static int step(Rank *rank, Error *err)
@@ -181,7 +182,8 @@ static int step(Rank *rank, Error *err)
     return r == 0 ? update_apply(rank->update, 0, &word, &result, err) : r;
 }
 
-/* The shadow device aborts when memory is released that a lane uses. */
+/* Frees an update and a state that a hanging device uses. The shadow device aborts if memory that a lane uses is
+ * released. */
 static int free_what_hangs(World *world, Comm *comm, void *arg)
 {
     const Hang *hang = arg;
@@ -191,7 +193,7 @@ static int free_what_hangs(World *world, Comm *comm, void *arg)
     const bool hangs = world->rank == world->size - 1;
     if (hangs) {
         device_patience_most_usec = 2 * USEC_PER_SEC;
-        (void)setenv("SDTRAIN_FAULT", hang->fault, 1); /* a valid name */
+        (void)setenv("SDTRAIN_FAULT", hang->fault, 1); /* cannot fail for a valid name */
         world_check(fault_open(&err) == 0, "%s", err.text);
     }
     int r = step(&rank, &err);
@@ -199,7 +201,7 @@ static int free_what_hangs(World *world, Comm *comm, void *arg)
     world_check(!hangs || !device_is_idle(rank.device), "nothing hangs");
     rank.update = update_free(rank.update);
     rank.state = train_state_free(rank.state);
-    _exit(0); /* as a trainer does */
+    _exit(0); /* ends like a trainer */
 }
 
 static void what_a_device_that_hangs_uses_is_kept(void **state)

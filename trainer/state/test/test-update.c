@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A world's report of one step. */
+/* The result of one step of a world. */
 typedef struct StepRecord {
     Hash digest;
     double loss, norm, lr;
@@ -19,7 +19,7 @@ typedef struct StepRecord {
 
 typedef struct Run {
     Case c;
-    bool bulk; /* sums and weights have a comm of their own */
+    bool bulk; /* sums and weights have their own comm */
     StepRecord records[STEPS];
     int64_t bad_grain;
     char bad_tensor[PARAMETER_NAME_MAX];
@@ -52,7 +52,7 @@ static Hash digest(Rank *rank, Comm *comm)
     free(own);
     free(all);
 
-    /* All ranks have all weights. */
+    /* Checks that all ranks have the same weights. */
     const size_t n_bytes = (size_t)state->layout.n_elements * sizeof(float);
     device_download(state->device, rank->weights, state->weights, n_bytes);
     Hash weights[WORLD_MAX], mine = hash_bytes(rank->weights, n_bytes);
@@ -134,7 +134,7 @@ static void bits_do_not_depend_on_the_world(void **state)
     Run *alone = world_share(sizeof(Run)), *run = world_share(sizeof(Run));
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         run_world(1, &cases[i], false, alone);
-        assert_true(alone->records[0].redone); /* no history */
+        assert_true(alone->records[0].redone); /* there is no history of maxima yet */
         for (int step = 2; step <= STEPS; step++)
             assert_int_equal(alone->records[step - 1].redone, step == 8 || step == 20);
         for (int size = 1; size <= 4; size++) {
@@ -152,9 +152,9 @@ static void bits_do_not_depend_on_the_world(void **state)
     }
 }
 
-/* Plain floats give the same bits for one world size and ZeRO stage, whether or not sums cross the network beside the
- * training thread, and on a device that stages them, as long as they fit its staging. Other sizes and stages differ,
- * which shows that these gradients tell orders of addition apart. */
+/* Plain floats give the same bits for the same world size and ZeRO stage, whether or not the sums cross the network in
+ * parallel with the training thread, and also on a device that stages the sums, as long as they fit into its staging
+ * memory. Other sizes and stages give other bits, which shows that these gradients reveal the order of additions. */
 static void floats_repeat_for_one_world_and_stage(void **state)
 {
     (void)state;
@@ -166,15 +166,15 @@ static void floats_repeat_for_one_world_and_stage(void **state)
     for (int size = 2; size <= 4; size++) {
         for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
             const Case c = {8, zero_stage, REDUCTION_FLOAT, EMA_START, 1.0};
-            (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* a valid name */
+            (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* cannot fail for a valid name */
             run_world(size, &c, false, on_cpu);
             if (device)
-                (void)setenv("SDTRAIN_TEST_DEVICE", device, 1); /* as above */
+                (void)setenv("SDTRAIN_TEST_DEVICE", device, 1); /* cannot fail for a valid name */
             run_world(size, &c, true, run);
             if (memcmp(run->records, on_cpu->records, sizeof(run->records)) != 0)
                 fail_msg("world %d, ZeRO %d: the same job differs", size, zero_stage);
             seen[n++] = run->records[STEPS - 1].digest;
-            for (int i = 0; i < n - 1; i++) /* two numbers have one sum */
+            for (int i = 0; i < n - 1; i++) /* only the sum of two numbers has no other order */
                 assert_int_equal(hash_equal(seen[i], seen[n - 1]), i == 0 && n == 2);
         }
     }
@@ -281,7 +281,7 @@ static Plant plant; /* set before the fork */
 int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
 
-/* Stands between update and comm (ld --wrap). */
+/* Wraps the calls of update.c to comm (ld --wrap). */
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
 {
     if (plant == PLANT_LOCAL_MAXIMUM && op == COMM_MAX)
@@ -310,7 +310,7 @@ static void planted_bugs_are_found(void **state)
     plant = PLANT_NONE;
 }
 
-/* All grains are alike and as large as can be: no sum that is accepted wraps. */
+/* All grains have the same gradients, as large as possible: no accepted sum overflows. */
 static void growth_is_redone_before_it_overflows(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static void non_finite_is_never_redone(void **state)
     small_close(&small);
 }
 
-/* The exponents of a step come from the 16 steps before, no more and no fewer. */
+/* The exponents of a step depend on exactly the 16 steps before it. */
 static void the_window_is_sixteen_steps(void **state)
 {
     (void)state;
@@ -407,7 +407,7 @@ static void the_window_is_sixteen_steps(void **state)
         float g = step == 1 || step == 17 || step == 34 ? 100.0f : 1.0f;
         update_begin(small.rank.update);
         UpdateVerdict verdict = small_pass(&small, g, &result);
-        /* Step 17 still sees step 1; step 34 sees only 18..33, whose gradients are all 1. */
+        /* At step 17 the window still has step 1; at step 34 it has only 18..33, whose gradients are all 1. */
         assert_int_equal(verdict, step == 1 || step == 34 ? UPDATE_REDO : UPDATE_ACCEPT);
         if (verdict == UPDATE_REDO)
             assert_int_equal(small_pass(&small, g, &result), UPDATE_ACCEPT);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Odd sizes; chunks of 4096 cut tensors and hold several. */
+/* Odd sizes: chunks of 4096 elements cut some tensors, and hold several others. */
 static const int64_t tensor_elements[TENSORS] = {3,    5000, 17,   9001, 1,  4096,
                                                  8197, 31,   4095, 2,    123};
 
@@ -45,8 +45,8 @@ static Job make_job(const Case *c)
     return job;
 }
 
-/* How large tensor t's gradients are: apart by orders of magnitude; now and then one grain's jump
- * far beyond what the headroom holds. */
+/* Returns the scale of a tensor's gradients. Scales differ by orders of magnitude, and sometimes one grain's scale
+ * jumps far beyond the headroom. */
 static float scale_of(int64_t step, int64_t grain, int64_t n_grains, size_t tensor)
 {
     float scale = ldexpf(1.0f, (int)(tensor * 5 % 23) - 20);
@@ -55,7 +55,7 @@ static float scale_of(int64_t step, int64_t grain, int64_t n_grains, size_t tens
     return scale;
 }
 
-/* A gradient that depends on the weights, so that an error anywhere goes on and on. */
+/* Computes gradients that depend on the weights, so that an error in one step affects all later steps. */
 void rank_fill_gradients(const ParameterList *list, const float *weights, int64_t step,
                          int64_t grain, int64_t n_grains, float *g)
 {
@@ -106,7 +106,7 @@ void rank_open(Rank *rank, const Case *c, Comm *comm)
     world_check(r == 0, "%s", err.text);
 }
 
-/* As a backward does it, but for all tensors at once. */
+/* Adds a grain like a backward, but with all tensors at once. */
 int rank_add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error *err)
 {
     if (has_grain) {
@@ -115,8 +115,8 @@ int rank_add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error
         device_upload(rank->device, rank->device_gradients, rank->gradients,
                       (size_t)rank->list.n_elements * sizeof(float));
         state_count(rank->plan, rank->device_gradients, 0, rank->list.n_elements, &sink);
-        rank->losses[grain] =
-            loss; /* host memory that stays as it is until the pass is collected */
+        /* host memory that does not change until the pass is collected */
+        rank->losses[grain] = loss;
         device_send(rank->device, LANE_COMPUTE, update_loss(rank->update), &rank->losses[grain],
                     sizeof(loss));
     }
@@ -139,7 +139,7 @@ void rank_close(Rank *rank)
     free(rank->weights);
 }
 
-/* One pass over this rank's grains. poisoned: grain 2 has a NaN, grain 3 an infinity. */
+/* Makes one pass over this rank's grains. poisoned: grain 2 has a NaN, grain 3 an infinity. */
 void rank_compute_grains(Rank *rank, bool poisoned)
 {
     Error err = ERROR_INIT;

@@ -31,19 +31,19 @@ typedef struct Rank {
     Update *update;
     Comm *bulk;
     StatePlan *plan;
-    float *weights, *gradients; /* host */
+    float *weights, *gradients; /* host memory */
     float *device_gradients;
-    double *losses; /* [grains]; host */
+    double *losses; /* [grains]; host memory */
 } Rank;
 
 void rank_open(Rank *rank, const Case *c, Comm *comm);
 void rank_close(Rank *rank);
-/* As a backward does it, but for all tensors at once. */
+/* Adds a grain like a backward, but with all tensors at once. */
 int rank_add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error *err);
-/* One pass over this rank's grains. poisoned: grain 2 has a NaN, grain 3 an infinity. */
+/* Makes one pass over this rank's grains. poisoned: grain 2 has a NaN, grain 3 an infinity. */
 void rank_compute_grains(Rank *rank, bool poisoned);
 UpdateVerdict rank_decide(Rank *rank, UpdateResult *result);
-/* A gradient that depends on the weights, so that an error anywhere goes on and on. */
+/* Computes gradients that depend on the weights, so that an error in one step affects all later steps. */
 void rank_fill_gradients(const ParameterList *list, const float *weights, int64_t step,
                          int64_t grain, int64_t n_grains, float *g);
 
@@ -54,9 +54,9 @@ typedef struct Small {
     Comm *comm;
 } Small;
 
-/* m is the gradient. */
+/* beta1 is 0, so that m is the gradient. */
 void small_open(Small *small, const Case *c);
 void small_close(Small *small);
-/* All gradients are g. */
+/* Makes a pass in which all gradients are g. */
 UpdateVerdict small_pass(Small *small, float g, UpdateResult *result);
 void small_apply(Small *small, UpdateResult *result);
