@@ -138,14 +138,14 @@ static void forget_last(Feed *feed, const char *name)
         if (json_object_get(feed->known, key_of(feed->cluster, all[i], name, key)))
             return;
     for (int kind = 0; kind < KEY_KINDS; kind++)
-        if (kinds[kind].is_put_back) /* it may never have been read */
+        if (kinds[kind].is_put_back) /* no error if the key was never read */
             (void)json_object_del(feed->last, key_of(feed->cluster, (KeyKind)kind, name, key));
 }
 
 static void remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
 {
     if (feed->unseen)
-        (void)json_object_del(feed->unseen, key); /* not there: a key that is new */
+        (void)json_object_del(feed->unseen, key); /* no error if the key is new */
     if (!value) {
         (void)json_object_del(feed->known, key); /* fails if the key was never read */
         return;
@@ -235,7 +235,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     ret->revision = revision;
     ret->created = feed->created = created;
     if (kind == KEY_NODES)
-        (void)json_object_del(feed->nodes, ret->name); /* not there: it is new */
+        (void)json_object_del(feed->nodes, ret->name); /* no error if the node is new */
     if (!value) {
         if (kinds[kind].is_put_back || kind == KEY_WORLDS)
             forget_last(feed, ret->name);

@@ -141,7 +141,7 @@ static int write_part(Journal *journal, bool quiescent)
     if (r == 0 && rename(journal->new_path, journal->path) < 0) {
         r = -errno;
         (void)rename(journal->old_path,
-                     journal->path); /* a full disk takes what lies at old_path */
+                     journal->path); /* the next part replaces the file at old_path */
     }
     if (r < 0) {
         journal->n_bytes = n_bytes;
@@ -153,7 +153,7 @@ static int write_part(Journal *journal, bool quiescent)
     json_decref(journal->present);
     journal->present = TAKE_PTR(places);
     journal->broken = false;
-    journal->head.lost_events = journal->head.lost_decisions = 0; /* this part's head says them */
+    journal->head.lost_events = journal->head.lost_decisions = 0; /* the new head has both */
     set_bounds(journal, journal->n_bytes);
     return 0;
 }

@@ -132,7 +132,7 @@ static void tick_soon(Leader *l)
     int r = sd_event_source_set_time(l->gather_timer, next);
     if (r >= 0)
         r = sd_event_source_set_enabled(l->gather_timer, SD_EVENT_ONESHOT);
-    assert(r >= 0); /* a live source takes any time */
+    assert(r >= 0); /* cannot fail: the source is alive */
 }
 
 /* ---- records ---- */
@@ -259,13 +259,13 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
                       void *userdata)
 {
     Leader *l = userdata;
-    l->events.shown(l->events.userdata, revision); /* every event carries its own */
+    l->events.shown(l->events.userdata, revision); /* each event has a revision of its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
         note_leader(l, kv, put);
         if (kv->mod_revision <= l->read_revision)
-            continue; /* older than what was read since: a key that is gone would come back */
+            continue; /* older than the last read: a deleted key would come back */
         feed_key(l, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->create_revision,
                  kv->lease, kv->mod_revision);
     }

@@ -46,7 +46,7 @@ static uint64_t proof_usec(const Leader *l)
 static void forget_deaths(Leader *l)
 {
     if (l->term && succession_is_settled(&l->succession, proof_usec(l), clock_boottime_usec()))
-        on_rights_changed(l); /* the same record */
+        on_rights_changed(l); /* writes the same record again */
 }
 
 int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
@@ -189,7 +189,7 @@ static void on_revoked(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, void *userdata)
 {
     Leader *l = userdata;
-    l->leave_call = NULL; /* it frees itself */
+    l->leave_call = NULL; /* the call frees itself */
     notify_end(l, 0);
 }
 
@@ -205,7 +205,7 @@ static int on_leave_timer(_unused_ sd_event_source *source, _unused_ uint64_t us
 static void give_up_lease(Leader *l)
 {
     if (etcd_lease_revoke(l->lease, on_revoked, l, &l->leave_call) < 0)
-        notify_end(l, 0); /* no lease, nothing to give up */
+        notify_end(l, 0); /* there is no lease to revoke */
 }
 
 /* Gives up the lease, whether or not the record was written: at worst the next leader counts a death. */
@@ -213,7 +213,7 @@ static void on_leave_written(_unused_ int r, _unused_ const Error *err,
                              _unused_ const EtcdTxnResult *result, void *userdata)
 {
     Leader *l = userdata;
-    l->leave_call = NULL; /* it frees itself */
+    l->leave_call = NULL; /* the call frees itself */
     give_up_lease(l);
 }
 

@@ -43,7 +43,7 @@ void succession_note_record(Succession *s, KeyKind kind, const char *key, const 
         s->hashes = json_object();
     s->records -= (uint64_t)json_integer_value(json_object_get(s->hashes, key));
     if (!value) {
-        (void)json_object_del(s->hashes, key); /* it may never have been there */
+        (void)json_object_del(s->hashes, key); /* no error if the key is not there */
         return;
     }
     const uint64_t hash = hash64_bytes(value, n_value, hash64_bytes(key, strlen(key), 0));
@@ -105,11 +105,11 @@ static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
 /* Handles the end of the first controller, whose key is gone. */
 static void note_end(Succession *s, const LeaderRecord *r, uint64_t real_usec)
 {
-    if (r->state != LEADER_UP) { /* it left in order, or its version does not say when it leaves */
+    if (r->state != LEADER_UP) { /* left in order, or too old a version to tell */
         s->deaths = 0;
         return;
     }
-    if (r->still_until_usec) { /* it had decided nothing, so its end says nothing of the records */
+    if (r->still_until_usec) { /* that leader had decided nothing: its end does not blame the records */
         s->deaths = r->deaths;
         s->dead_records = s->records;
         keep_deaths(s, r, 0);
@@ -143,7 +143,7 @@ void succession_note_leader(Succession *s, const char *key, const char *value, s
     *one = s->all[--s->n];
     if (!first)
         return;
-    s->still_until_usec = 0; /* that was about those before it */
+    s->still_until_usec = 0; /* the pause was for the leaders before this one */
     s->tells = false;
     note_end(s, &record, real_usec);
 }

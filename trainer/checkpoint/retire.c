@@ -119,7 +119,7 @@ static void decide(Retire *t)
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
         if (!checkpoint_owner_holds(t->owner, f->name.owner))
-            t->keep[i] = true; /* somebody else's, whole or not */
+            t->keep[i] = true; /* another writer's, complete or not */
         if (f->has_manifest && (f->name.step > t->latest->name.step ||
                                 (f->name.step < oldest_step && is_kept_step(t, f->name.step))))
             t->keep[i] = true;

@@ -49,7 +49,7 @@ static int query_store(CheckpointWriter *w, Error *err)
     int r = writer_own(w, err);
     if (r < 0 || w->asked)
         return r;
-    if (w->claimed) /* just now: the store did not answer when this generation began */
+    if (w->claimed) /* claimed only now: the store did not answer when this generation began */
         /* logs an error; if the error persists, the save fails later */
         (void)writer_retire(w, &said);
     said = ERROR_INIT;

@@ -97,7 +97,7 @@ int checkpoint_search_next(CheckpointSearch *s, Manifest **ret, Error *err)
         const size_t index = s->next++;
         const CatalogueFolder *f = &s->catalogue.folders[index];
         if (!f->has_manifest)
-            continue; /* never finished */
+            continue; /* the save never finished */
         char folder[CHECKPOINT_FOLDER_MAX];
         checkpoint_name_format(&f->name, folder);
         Error why = ERROR_INIT;

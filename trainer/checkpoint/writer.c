@@ -83,7 +83,7 @@ static void look_at_metrics(CheckpointWriter *w)
         log_warning("nobody knows whether all metrics are there: %s", err.text);
         return;
     }
-    gap.n_steps -= MIN(metrics_missed_steps(w->missed, w->latest), gap.n_steps); /* not lost yet */
+    gap.n_steps -= MIN(metrics_missed_steps(w->missed, w->latest), gap.n_steps); /* still kept */
     writer_lock(w);
     const bool is_new = gap.n_steps > w->gap.n_steps;
     w->gap = gap;

@@ -435,8 +435,7 @@ static int find_peer(const CommOptions *options, Connector *meeting, int peer,
                            &n, deadline_usec, err);
     if (r < 0) {
         if (rendezvous_is_away(r))
-            blame_peer(options,
-                       r == -ETIMEDOUT ? peer : 0); /* who has not come, or whose store it is */
+            blame_peer(options, r == -ETIMEDOUT ? peer : 0); /* rank 0 has the store */
         return r;
     }
     address[n] = '\0';

@@ -80,10 +80,10 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
     }
     const char *answer = request->record.answer;
     if (!answer[0] || !text_equal(request->record.machine_id, machine->record.machine_id))
-        return false; /* not answered, or of another machine's quarantine under this name */
+        return false; /* no answer yet, or the request was for another machine of this name */
     bool well = begins_with(answer, "healthy") || begins_with(answer, "suspect");
     if (well && machine->record.verdict >= NODE_DRAIN)
-        return false; /* the node's record is on the way, or its verdict has become worse since */
+        return false; /* the new record has not arrived yet, or the verdict has become worse since */
 
     if (well) {
         strikes_forget(c, node, cause->machine_id, d);

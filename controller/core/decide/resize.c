@@ -125,7 +125,7 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     if (asked)
         return request_leave(c, job, PHASE_RESIZING, write_requested(job, &plan, reason), d);
     if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
-        queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
+        queue_find_ahead_soon(c, s, job) ||               /* the job ahead would get the slots */
         plan_somebody_starts(c, s, job) ||                /* the starting job makes its own plan */
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* the world could not save and leave */
         return false;

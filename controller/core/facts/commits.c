@@ -39,7 +39,7 @@ bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkp
     memset(ret, 0, sizeof(*ret));
     if (checkpoints_are_missing(job)) {
         ret->find = FIND_MUST;
-        ret->step = checkpoints_known_mark(job).step; /* an estimate, for people */
+        ret->step = checkpoints_known_mark(job).step; /* an estimate, shown to people */
         return true;
     }
     for (size_t i = checkpoints->n_commits; i-- > 0;) {

@@ -62,7 +62,7 @@ static void observe_node(Cluster *c, const Event *ev)
 {
     int n = node_intern(c, ev->name);
     if (n < 0 || ev->health || !stamp(&node_at(c, n)->stamp, ev))
-        return; /* the node's last readable record counts on */
+        return; /* the node's last readable record stays in force */
     CoreNode *node = node_at(c, n);
     const NodeRecord *record = ev->node_record;
     if (!record) {
@@ -203,7 +203,7 @@ static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
     }
     job->world_lost =
         lost_by(ev, job->world.generation > 0, world && lost_is_older_world(job, world));
-    attach_reports(c, job, -1); /* none is of the new revision */
+    attach_reports(c, job, -1); /* no report is of the new revision */
     if (!world || job->world_lost)
         return;
     job->world = *world;
@@ -267,7 +267,7 @@ static void observe_job(Cluster *c, const Event *ev)
         break;
     case EVENT_WORLD:
         if (ev->revision == job->world_stamp.seen || !stamp(&job->world_stamp, ev))
-            return; /* a copy must not restart the world's deadlines */
+            return; /* a second copy of the record must not restart the world's deadlines */
         observe_world(c, job, ev);
         break;
     case EVENT_PHASE:
@@ -380,13 +380,13 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
 {
     const CoreNode *node = &c->nodes[report->node];
     if (report_has_end(&c->jobs[report->job], report))
-        return false; /* the node may reboot before rank 0 has said how the world ended */
+        return false; /* the node may reboot before rank 0 has reported how the world ended */
     if (!report_is_alive(c, s, report))
         return true;
     if (!node->present)
         return node_is_lost(c, s, node);
     if (node->doubt_usec)
-        return false; /* the report went with its lease: the record kept aside counts soon */
+        return false; /* the lease removed the report: the record kept aside counts soon */
     /* The node is present. If it was away and has not put this report back yet, its record shows whether it still
      * runs the generation. If it never was away, the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)

@@ -62,7 +62,7 @@ bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause 
     if (at >= 0)
         *changed = at;
     else
-        d->n_cordons = n_before; /* a full record is not written: no cause of it has ended */
+        d->n_cordons = n_before; /* a full record is not written: none of its causes has ended */
     return at >= 0;
 }
 
