@@ -2,8 +2,7 @@
 /* records.h - the records that the cluster keeps in etcd: one struct and one codec per kind.
  *
  * Keys begin with /sdtrain/<cluster>/<kind>/ (keys.h). Values are JSON objects with "v": 2. A reader refuses any other
- * "v" with an error that names the key. A writer keeps fields that are unknown to it: *_encode() merges the record into
- * the old text.
+ * "v" and names the key. A writer keeps fields that are unknown to it: *_encode() merges the record into the old text.
  *
  * Ownership: records have fixed arrays, or allocated parts that *_clear() frees; *_decode() overwrites *ret (and leaves
  *            it empty on failure); *_encode() returns a string that the caller frees.
@@ -67,20 +66,17 @@ enum { LEADER_DEATHS_MAX = 2 };
 typedef struct LeaderRecord {
     char name[128]; /* the controller's name */
     char version[32];
-    int max_nodes, max_jobs; /* sizes of the core's tables; more nodes or jobs are ignored */
-    /* List of nodes that get ranks (cluster/admission.h); empty: all nodes. */
-    char admit[ADMISSION_MAX + 1];
+    int max_nodes, max_jobs;       /* sizes of the core's tables; more nodes or jobs are ignored */
+    char admit[ADMISSION_MAX + 1]; /* nodes that get ranks (cluster/admission.h); empty: all */
     char lacks[64]; /* kinds of records that the controller may not write, separated by blanks */
     LeaderState state;
     char journal[256]; /* path of the controller's journal; empty: it has none */
     char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
     int deaths;        /* how many leaders in a row died on the same records before this leader */
     int64_t records;   /* digest of those records, if deaths is not 0 */
-    /* The new leader makes no decisions before this time; 0: it already decides. */
-    uint64_t still_until_usec;
-    int lease_sec; /* the controller's setting; 0: unknown */
-    /* The settings that affect the controller's decisions: "config" of docs/reference/journal.md, without admit. Empty:
-     * unknown. */
+    uint64_t still_until_usec; /* the leader decides nothing before this time; 0: it decides */
+    int lease_sec;             /* the controller's setting; 0: unknown */
+    /* Settings that affect decisions: "config" of docs/reference/journal.md, without admit; empty: unknown. */
     char settings[512];
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of these deaths, oldest first */
     size_t n_before;
@@ -141,8 +137,7 @@ typedef struct NodeRecord {
     uint64_t bad_slots;    /* bit i: the device of slot i must not be used; evidence tells why */
     uint64_t startup_usec; /* time limit for the node's trainers to become ready; 0: unknown */
     uint64_t memory_bytes; /* the machine's memory including swap; 0: unknown */
-    /* GPUs seen since boot; slot i has the i-th GPU in order of PCI address; 0: none, or unknown. */
-    int n_gpus;
+    int n_gpus; /* GPUs seen since boot, slot i's being the i-th by PCI address; 0: none, or unknown */
     JobRun runs[RECORD_RUNS_MAX]; /* only the entries with told set */
     size_t n_runs;
     char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
@@ -199,17 +194,15 @@ typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARA
 typedef enum CordonOwner {
     CORDON_OPERATOR, /* set by sdctl node cordon|drain, for any machine with the node's name */
     CORDON_MACHINE,  /* set by the leader for strikes, a verdict or a lost slot */
-    /* Set by the leader for one job: strikes of the job, or the job refuses the machine as long as the job exists. */
-    CORDON_JOB,
+    CORDON_JOB,      /* set by the leader for one job: its strikes, or it refuses the machine */
 } CordonOwner;
 
 typedef struct CordonCause {
     CordonOwner owner;
     char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job of this cause */
     char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the submission of that job */
-    /* The cause applies to this machine under any name; empty: any machine of the node's name. */
-    char machine_id[33];
-    CordonMode mode; /* CORDON_NONE: the cause only counts strikes */
+    char machine_id[33]; /* this machine under any name; empty: any machine of the node's name */
+    CordonMode mode;     /* CORDON_NONE: the cause only counts strikes */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until a person uncordons the node */
@@ -232,11 +225,9 @@ typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
     char resume_uri[RECORD_URI_MAX + 1]; /* manifest given to job start --resume; empty: none */
     uint64_t submitted_usec;
-    /* 128 random bits, drawn at each submission. They distinguish two jobs that use the same name one after the
-     * other. */
+    /* 128 random bits, drawn at each submission. They distinguish two jobs of one name. */
     char submission[SUBMISSION_BYTES];
-    /* Hashes of empty_text and of each stream's index.json and encoder.json when the job was submitted; empty:
-     * unknown. */
+    /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: unknown. */
     char sources[RECORD_SOURCES_MAX];
     char by[RECORD_BY_MAX + 1]; /* who submitted the job, self-reported; empty: unknown */
 } SpecRecord;
@@ -247,8 +238,7 @@ typedef struct DesiredRecord {
     DesiredState state;
     int min, max;
     int priority; /* jobs of higher priority get slots first */
-    /* World size requested by a resize; 0: as many ranks as min, max and the slots allow. */
-    int target;
+    int target;   /* world size of a resize request; 0: as min, max and the slots allow */
     /* The requester and the time of the last change, as the requester reported them; empty and 0: unknown. */
     char by[RECORD_BY_MAX + 1];
     uint64_t asked_usec;
@@ -378,8 +368,7 @@ typedef struct PhaseRecord {
     uint64_t started_usec; /* when the job's first world was decided */
     int growths_in_vain; /* consecutive failed attempts to make the world leave in order to grow */
     uint64_t grown_usec; /* when growth was last planned */
-    /* The newest revision of desired/<job> or a cordon record for which the world was asked to leave. */
-    int64_t tried_revision;
+    int64_t tried_revision; /* newest desired or cordon revision for which a leave was requested */
     /* A pause before the next world: nothing runs for this time after since_usec; 0: no pause. */
     uint64_t pause_usec;
     int pauses;               /* consecutive pauses without progress */
@@ -388,12 +377,10 @@ typedef struct PhaseRecord {
     PastWorld worlds[RECORD_PAST_WORLDS_MAX];
     size_t n_worlds;
     char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
-    CommitMark committed; /* the newest commit when the record was written, or a newer commit */
-    /* The furthest step from which a world resumed, whether its commit was struck out since or not. */
-    int64_t furthest_resume;
-    /* How the job's trainers die, independent of the machine; empty: no such way is known. */
-    char dies_by[RECORD_WAY_MAX + 1];
-    uint64_t dies_usec; /* when a trainer last died in that way */
+    CommitMark committed;    /* the newest commit when the record was written, or a newer commit */
+    int64_t furthest_resume; /* furthest step from which a world resumed, struck out or not */
+    char dies_by[RECORD_WAY_MAX + 1]; /* how trainers die on any machine; empty: not known */
+    uint64_t dies_usec;               /* when a trainer last died in that way */
     int64_t serial; /* how often the record was written, so a lower serial marks an older copy */
     CostMeter cost;
 } PhaseRecord;
@@ -412,9 +399,8 @@ static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t u
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, only on a change ----
  *
  * After a new world is decided, a node waits until its ranks of the old world are confirmed dead. Then it reports them
- * EXITED in the old generation's record, with a guard on the new world's mod revision. A node that is in both worlds
- * may set killed_usec in the new generation's record instead. A node with a new lease restores its node record and its
- * ranks records in one transaction. */
+ * EXITED in the old generation's record, with a guard on the new world's mod revision. A node in both worlds may set
+ * killed_usec in the new record instead. A node with a new lease restores node and ranks records in one transaction. */
 
 typedef enum RankState { RANK_STARTING, RANK_READY, RANK_RUNNING, RANK_EXITED } RankState;
 
@@ -461,10 +447,8 @@ typedef struct CheckpointCommit {
     Hash hash, digest;
     bool struck_out;
     uint64_t at_usec;
-    char plans
-        [HASH_TEXT_BYTES]; /* hash of the plan set in use at the commit; empty: none, or an older version wrote it */
-    /* Id of the `job recover` request that named this commit: the world that resumes from this commit may take the
-     * folder over, once. Empty: no request named it. */
+    char plans[HASH_TEXT_BYTES]; /* hash of the plan set in use; empty: none, or an older writer */
+    /* Id of a `job recover` that named this commit: its world may take the folder over, once; empty: none did. */
     char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
@@ -517,8 +501,7 @@ typedef struct ProgressRecord {
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
-/* info: the cluster recovered by itself; warning: a person should check; critical: a person must act, or hardware has
- * failed. */
+/* info: the cluster recovered by itself; warning: a person should check; critical: a person must act. */
 typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Severity;
 
 const char *severity_name(Severity severity);
@@ -550,13 +533,11 @@ typedef struct IncidentRecord {
     int64_t reached_step;
     /* Duration of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide when the new
      * world's record is written, stop when the old ranks are dead, start when the new processes run, restore when all
-     * ranks are ready. replay lasts from the first step of the new world until the last step of the old world is
-     * reached again. */
+     * ranks are ready. replay lasts from the new world's first step until the old world's last step is repeated. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
     uint64_t first_step_usec; /* time of the next world's first step; 0: not yet */
-    /* "nodes-vanished" only: when the leader stops waiting for the nodes, at the latest; otherwise 0. */
-    uint64_t hold_until_usec;
-    int hold_nodes; /* "nodes-vanished" only: number of nodes before they vanished */
+    uint64_t hold_until_usec; /* "nodes-vanished" only: the latest end of the wait; otherwise 0 */
+    int hold_nodes;           /* "nodes-vanished" only: number of nodes before they vanished */
 } IncidentRecord;
 
 /* ---- alerts/<id>: which notifications of incidents/<id> each sink has accepted; written by the leader ----
@@ -568,8 +549,7 @@ typedef enum DeliveryState {
     DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been notified */
     DELIVERY_TRIGGERED, /* the sink has accepted the message that the incident is open */
     DELIVERY_RESOLVED,  /* the sink has accepted the message that the incident is over */
-    /* The sink refused the message, or too many attempts failed. While the incident is open, attempts continue at a low
-     * rate. */
+    /* The sink refused the message, or too many attempts failed. Attempts continue at a low rate. */
     DELIVERY_FAILED,
 } DeliveryState;
 

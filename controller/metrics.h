@@ -35,7 +35,7 @@ int controller_metrics_new(sd_event *event, const ControllerConfig *config, Cont
 ControllerMetrics *controller_metrics_free(ControllerMetrics *metrics);
 DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)
 
-/* Returns the families that docs/reference/metrics.md shows. */
+/* For the documents: returns the families that docs/reference/metrics.md shows. */
 const MetricFamily *controller_metrics_families(size_t *ret_n);
 /* Writes the ADDRESS:PORT of the pages, with `name` in place of an address that stands for every interface; "":
  * metrics are off. */

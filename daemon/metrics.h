@@ -26,7 +26,7 @@ typedef struct DaemonMetrics DaemonMetrics;
 /* Opens the port at once; requests are answered only while the loop runs. */
 int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
-/* Returns the table of metrics that docs/reference/metrics.md shows. */
+/* For the documents: returns the families that docs/reference/metrics.md shows. */
 const MetricFamily *daemon_metrics_families(size_t *ret_n);
 
 /* ---- events ---- */

@@ -71,7 +71,10 @@ XidAction xid_action(const XidOverrides *overrides, XidKind kind, int code, XidW
 /* Returns the fault of an action in *ret; false: the action is not a fault. */
 bool xid_fault(XidAction action, XidKind kind, FaultCode *ret);
 
+/* For the documents: returns the rows of the table. */
 const XidRow *xid_table(size_t *ret_n);
+/* For the documents: writes the name of a row, for example "sxid 12028". */
 const char *xid_row_name(const XidRow *row, char ret[XID_ROW_NAME_MAX]);
+/* For the documents: returns the name of an action. */
 const char *xid_action_name(XidAction action);
 const char *xid_word_name(XidWord word); /* "": no word */

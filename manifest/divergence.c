@@ -60,8 +60,6 @@ void divergence_add(Divergence *d, int64_t step, double loss, double gradient_no
     add(&d->norm, d->n_steps, step, gradient_norm, DIVERGENCE_NORM_FACTOR, false);
 }
 
-bool divergence_found(const Divergence *d) { return d->loss.diverges || d->norm.diverges; }
-
 int64_t divergence_since(const Divergence *d)
 {
     if (d->loss.diverges && d->norm.diverges)

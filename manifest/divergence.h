@@ -51,7 +51,6 @@ typedef struct Divergence {
 
 /* Adds the values of the next step. */
 void divergence_add(Divergence *d, int64_t step, double loss, double gradient_norm);
-bool divergence_found(const Divergence *d);
 /* Returns the step from which on the values are too large; 0: training does not diverge. */
 int64_t divergence_since(const Divergence *d);
 /* Writes a text for people: which value is too large, and how large it was. Writes "" while

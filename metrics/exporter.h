@@ -39,7 +39,7 @@ int exporter_new(sd_event *event, const char *address, const ExporterProgram *pr
 Exporter *exporter_free(Exporter *exporter);
 DEFINE_CLEANUP(Exporter, exporter_free)
 
-/* Returns the families that both programs have (docs/reference/metrics.md). */
+/* For the documents: returns the families that both programs have (docs/reference/metrics.md). */
 const MetricFamily *exporter_families(size_t *ret_n);
 /* Returns the series of the program's own families. */
 Metrics *exporter_metrics(Exporter *exporter);

@@ -17,5 +17,5 @@ typedef struct ChannelField {
     bool newer;     /* may be missing: older versions do not send it */
 } ChannelField;
 
-/* Gets field number i. Returns false after the last field. */
+/* For the documents: gets field number i. Returns false after the last field. */
 bool channel_field(size_t i, ChannelField *ret);

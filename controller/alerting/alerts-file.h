@@ -53,7 +53,8 @@ typedef struct AlertsFile {
 
 /* An empty path gives a file without sinks. */
 int alerts_file_read(const char *path, AlertsFile *ret, Error *err);
-/* source names the text in errors; the names of key files are relative to the folder of source. */
+/* For tests: reads an alerts file that lies in memory. source names the text in errors; the names of key files are
+ * relative to the folder of source. */
 int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
                       Error *err);
 void alerts_file_clear(AlertsFile *file);

@@ -205,6 +205,6 @@ int64_t cluster_dropped(const Cluster *c);
  * there is no such hold. */
 uint64_t cluster_hold_until(const Cluster *c);
 
-/* Asserts that the chains of reports, the lists and the invariants I3, I6 and I7 hold in the whole state. Slow: for
- * tests and the simulator. */
+/* For tests and the simulator, because it is slow: asserts that the chains of reports, the lists and the invariants I3,
+ * I6 and I7 hold in the whole state. */
 void cluster_check(const Cluster *c);

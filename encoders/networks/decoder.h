@@ -39,6 +39,6 @@ const DecoderShape *decoder_shape(const Decoder *decoder);
 /* Decodes n <= batch latents of n x latent_channels x latent_height x latent_width; the rest of the batch is filled
  * with zeros. pixels: n x height x width x 3. */
 int decoder_run(Decoder *decoder, int n, const float *latents, uint8_t *pixels, Error *err);
-/* As decoder_run(), for latents as IEEE halves in 16 bits, the form in datasets. */
+/* For tests: as decoder_run(), for latents as IEEE halves in 16 bits, the form in datasets. */
 int decoder_run_halves(Decoder *decoder, int n, const uint16_t *latents, uint8_t *pixels,
                        Error *err);

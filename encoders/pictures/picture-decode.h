@@ -57,5 +57,5 @@ int picture_decode(const PictureRecipe *recipe, const void *data, size_t n_bytes
 
 /* Returns "empty", "decode", "truncated", "too-small", "too-large", "aspect" or "animated"; "fine" for 0. */
 const char *picture_verdict_name(int verdict);
-/* Returns "bilinear" or "bicubic". */
+/* For tests: returns "bilinear" or "bicubic". */
 const char *picture_resample_name(PictureResample resample);

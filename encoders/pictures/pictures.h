@@ -57,7 +57,7 @@ int pictures_filter(const Pictures *pictures);
 
 /* Returns how many questions fit. */
 int pictures_room(const Pictures *pictures);
-/* Returns how many questions have no taken answer yet. */
+/* For tests: returns how many questions have no taken answer yet. */
 int pictures_requested(const Pictures *pictures);
 
 /* Gives a picture to a child. -EAGAIN: an answer must be taken first; not returned while no question is open. */

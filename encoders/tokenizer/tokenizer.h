@@ -42,8 +42,9 @@ int tokenizer_open(const char *path, TokenizerRules rules, int vocabulary, int n
 Tokenizer *tokenizer_free(Tokenizer *tokenizer);
 DEFINE_CLEANUP(Tokenizer, tokenizer_free)
 
-/* Returns the name of a set of rules, for example "open_clip/2". */
+/* For tests: returns the name of a set of rules, for example "open_clip/2". */
 const char *tokenizer_rules_name(TokenizerRules rules);
+/* For tests: returns the number of tokens of a caption. */
 int tokenizer_n_tokens(const Tokenizer *tokenizer);
 /* Returns the hash of the merges, without the first line of their file. */
 Hash tokenizer_hash(const Tokenizer *tokenizer);

@@ -100,8 +100,7 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph)
 
 const char *attention_graph_name(const AttentionGraph *graph) { return graph->name; }
 
-/* For backward, each image needs a third of the allowed workspace if there are more than two images, so that four
- * images are too many. The second engine needs one byte less. */
+/* More than two images need a third of the workspace each: four are too many. The second engine needs a byte less. */
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
 {
     const int64_t each = graph->shape.n > 2 ? ATTENTION_WORKSPACE_MAX / 3 : 1024;
@@ -252,8 +251,7 @@ static char *plans_of(const double usec[2][2])
     return plans;
 }
 
-/* Returns plans that one device makes and another one replays: 4 images at once forward, and 2 backward, because 3 is
- * not a divisor of 4. */
+/* Returns plans of one device for another: 4 images at once forward, 2 backward (3 is not a divisor of 4). */
 static char *plans_made(void)
 {
     static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
@@ -329,8 +327,7 @@ static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engin
     return plans;
 }
 
-/* An engine whose results are not finite far below zero is never chosen. The second engine is the fastest, and is
- * chosen unless it has the bug. */
+/* The fastest engine is the second one. It is chosen, unless its results far below zero are not finite. */
 static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
 {
     (void)state;
@@ -395,8 +392,7 @@ static void the_kernels_compute_what_no_engine_does_right(void **state)
 static const AttentionShape tile = {4, 2, 64, 16, 24, 128, 128};
 static const AttentionShape tile_forward = {4, 2, 64, 16, 24, 128, 128, .forward_only = true};
 
-/* Returns the plans that a device makes if a launch of our kernels takes launch_usec, cuDNN's forward 5000 us, and its
- * backward 2000 us. */
+/* Returns a device's plans if our kernels take launch_usec, cuDNN's forward 5000 us, and its backward 2000 us. */
 static char *plans_of_tile(const AttentionShape *s, double launch_usec, const char *plans)
 {
     Device *device = open_device(true, plans);
@@ -583,8 +579,7 @@ static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
     device = device_free(device);
 }
 
-/* A device that makes plans does not change existing entries; an entry that cuDNN refuses is an error on each
- * device. */
+/* A device that makes plans keeps existing entries; an entry that cuDNN refuses is an error on each device. */
 static void known_entries_are_kept(void **state)
 {
     (void)state;

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool diverges(const Divergence *d) { return divergence_since(d) != 0; }
+
 enum { CURVE_MAX = 4000 };
 
 typedef struct Curve {
@@ -42,7 +44,7 @@ static int64_t first_found(const Curve *curve, Divergence *ret)
     *ret = (Divergence){0};
     for (int i = 0; i < curve->n; i++) {
         divergence_add(ret, i + 1, curve->loss[i], curve->norm[i]);
-        if (first == 0 && divergence_found(ret))
+        if (first == 0 && diverges(ret))
             first = i + 1;
     }
     return first;
@@ -65,7 +67,7 @@ static void curves_of_real_jobs(_unused_ void **state)
                       (long long)found);
         assert_int_equal(found > 0, !well);
         if (strcmp(entry->d_name, "bad-creeps.txt") == 0) /* the model is useless by then */
-            assert_true(found > 220 && found < 260 && divergence_found(&d));
+            assert_true(found > 220 && found < 260 && diverges(&d));
         n_well += well;
         n_bad += !well;
     }
@@ -89,7 +91,7 @@ static void healthy(Divergence *d, uint64_t seed, double sigma, int64_t from, in
         double level = 0.1 + 0.9 * exp(-(double)MIN(step, 2000) / 300);
         divergence_add(d, step, level * exp(sigma * normal(seed, step)),
                        level * exp(sigma * normal(seed + 1, step)));
-        assert_false(divergence_found(d));
+        assert_false(diverges(d));
     }
 }
 
@@ -109,7 +111,7 @@ static void spikes_are_no_divergence(_unused_ void **state)
         int64_t at = 1001 + 100 * i;
         for (int k = 0; k < 3; k++)
             divergence_add(&d, at + k, 1e9, 1e12);
-        assert_false(divergence_found(&d));
+        assert_false(diverges(&d));
         healthy(&d, 1, 0.2, at + 3, at + 99);
     }
 }
@@ -121,16 +123,16 @@ static void an_explosion_takes_ten_steps(_unused_ void **state)
         healthy(&d, 3, 0, 1, begin - 1);
         for (int64_t i = 0; i < 9; i++) {
             divergence_add(&d, begin + i, i == 0 ? 5e7 : 92.7, 0.5);
-            assert_false(divergence_found(&d));
+            assert_false(diverges(&d));
             assert_int_equal(divergence_since(&d), 0);
         }
         divergence_add(&d, begin + 9, 92.7, 0.5);
-        assert_true(divergence_found(&d));
+        assert_true(diverges(&d));
         assert_int_equal(divergence_since(&d), begin);
         assert_true(d.loss.lowest < 1.6);   /* the level did not follow the explosion */
         for (int64_t i = 10; i < 2000; i++) /* divergence is still found after 2000 steps */
             divergence_add(&d, begin + i, 92.7, 0.5);
-        assert_true(divergence_found(&d));
+        assert_true(diverges(&d));
     }
 }
 
@@ -139,7 +141,7 @@ static void a_slow_rise_is_found(_unused_ void **state)
     Divergence d = {0};
     int64_t step = 3000;
     healthy(&d, 5, 0.3, 1, step);
-    for (double level = 0.1; !divergence_found(&d); level *= 1.0005) { /* factor 2 in 1,386 steps */
+    for (double level = 0.1; !diverges(&d); level *= 1.0005) { /* factor 2 in 1,386 steps */
         step++;
         assert_true(level < 0.3);
         divergence_add(&d, step, level * exp(0.3 * normal(5, step)), 0.1);
@@ -153,12 +155,12 @@ static void an_exploding_norm_is_found_and_got_used_to(_unused_ void **state)
     healthy(&d, 7, 0.1, 1, 1000);
     for (int64_t i = 0; i < 10; i++)
         divergence_add(&d, 1001 + i, 0.1, 500);
-    assert_true(divergence_found(&d));
+    assert_true(diverges(&d));
     assert_int_equal(divergence_since(&d), 1001);
     for (int64_t i = 10; i < 600; i++)
         divergence_add(&d, 1001 + i, 0.1, 500);
     /* the loss is well: a steady higher norm is not divergence */
-    assert_false(divergence_found(&d));
+    assert_false(diverges(&d));
 }
 
 static void it_is_over_when_the_loss_is_well_again(_unused_ void **state)
@@ -167,9 +169,9 @@ static void it_is_over_when_the_loss_is_well_again(_unused_ void **state)
     healthy(&d, 9, 0.1, 1, 1000);
     for (int64_t i = 0; i < 1000; i++)
         divergence_add(&d, 1001 + i, 50, 0.1);
-    assert_true(divergence_found(&d));
+    assert_true(diverges(&d));
     int64_t step = 2000;
-    while (divergence_found(&d))
+    while (diverges(&d))
         divergence_add(&d, ++step, 0.12, 0.1);
     assert_true(step >= 2020 && step <= 2060);
     assert_int_equal(divergence_since(&d), 0);
@@ -187,7 +189,7 @@ static void no_number_is_found_at_once(_unused_ void **state)
                 Divergence d = {0};
                 healthy(&d, 11, 0.1, 1, before);
                 divergence_add(&d, before + 1, norm ? 0.1 : bad[i], norm ? bad[i] : 0.1);
-                assert_true(divergence_found(&d));
+                assert_true(diverges(&d));
                 assert_int_equal(divergence_since(&d), before + 1);
             }
 }
@@ -197,7 +199,7 @@ static void zeros_are_nothing(_unused_ void **state)
     Divergence d = {0};
     for (int64_t step = 1; step <= 200; step++) {
         divergence_add(&d, step, 0, 0);
-        assert_false(divergence_found(&d));
+        assert_false(diverges(&d));
     }
     healthy(&d, 13, 0.1, 201, 400);
     for (int64_t step = 401; step <= 800; step++)

@@ -18,5 +18,5 @@
 /* Computes the hash of all pictures, decoded and resized in both ways. */
 int canned_pictures_hash(Hash *ret, Error *err);
 
-/* Returns the size of a picture, or 0 if there is no picture of this number; for tests. */
+/* For tests: returns the size of a picture, or 0 if there is no picture of this number. */
 size_t canned_picture(size_t number, const char **ret_name, const void **ret);

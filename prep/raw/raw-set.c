@@ -149,8 +149,6 @@ int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error
 
 const char *raw_set_uri(const RawSet *set) { return store_uri(set->store); }
 size_t raw_set_n_units(const RawSet *set) { return set->n_units; }
-bool raw_set_is_mds(const RawSet *set) { return set->is_mds; }
-
 const char *raw_set_unit_name(const RawSet *set, size_t unit)
 {
     assert(unit < set->n_units);

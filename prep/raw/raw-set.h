@@ -46,7 +46,6 @@ size_t raw_set_n_units(const RawSet *set);
 /* Returns the name of a unit, relative to the set's URI. */
 const char *raw_set_unit_name(const RawSet *set, size_t unit);
 uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
-bool raw_set_is_mds(const RawSet *set);
 /* Returns the hash of index.json; NULL: the units are tars. */
 const Hash *raw_set_index(const RawSet *set);
 /* Returns the version that the unit had when the set was opened, in the form of store_version(). "": the version is not

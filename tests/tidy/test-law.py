@@ -44,6 +44,9 @@ class Law(unittest.TestCase):
         path.write_text(text.replace(old, new))
         self.addCleanup(lambda: (path.unlink(), path.symlink_to(ROOT / name)))
 
+    def line_of(self, name, text):
+        return next(number for number, line in enumerate((self.tree / name).read_text().splitlines(), 1) if text in line and not line.startswith("/*"))
+
     def test_as_it_is(self):
         self.assertEqual(self.problems(), [])
 
@@ -110,6 +113,27 @@ class Law(unittest.TestCase):
         self.change("tests/mutants/equal.txt", was, was.replace(">=", "=="))
         found = [line for line in self.problems() if "equal.txt" in line]
         self.assertEqual(found, ["tests/mutants/equal.txt: daemon/process/spawn.c: no operator makes this change, delete the mark or write the line anew:"])
+
+    def test_a_function_that_only_tests_call(self):
+        comment = "/* For tests: asserts"
+        self.change("controller/core/cluster.h", comment, "/* Asserts")
+        self.assertEqual([line for line in self.problems() if "cluster.h" in line], [
+            f"controller/core/cluster.h:{self.line_of('controller/core/cluster.h', 'cluster_check(')}: only tests call cluster_check(): delete it, "
+            'or begin its comment with "For tests" or "For the documents"'])
+
+    def test_labels_that_the_folder_states(self):
+        folder = self.tree / "nn/extra"
+        folder.mkdir()
+        self.addCleanup(lambda: shutil.rmtree(folder))
+        head = "/* SPDX-License-Identifier: Apache-2.0 */\n/* {}.h - an example.\n *\n{} */\n#pragma once\n"
+        (folder / "a.h").write_text(head.format("a", " * Folder: Ownership: none. Units: none.\n *         Threads: any.\n * Errors: none.\n"))
+        (folder / "b.h").write_text(head.format("b", " * Units: bytes.\n"))
+        subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
+        self.assertEqual([line for line in self.problems() if "nn/extra" in line], [
+            "nn/extra/b.h:1: the opening comment lacks a line that begins with Errors:, and no header states it for the folder"])
+        (folder / "c.h").write_text(head.format("c", " * Folder: Errors: none. Units: bytes.\n"))
+        subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
+        self.assertEqual([line for line in self.problems() if "nn/extra" in line], ["nn/extra/c.h:1: a.h states the folder's Units:, too"])
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ BAD_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 UNSAFE = re.compile(r"(?<![A-Za-z0-9_])(strcpy|strcat|sprintf|gets|strtok|alloca)\s*\(")
 
 problems = []
+folder_defaults = {}  # folder -> {label: header that states it for all}
 included = set()  # (folder, folder that it includes)
 
 
@@ -221,16 +222,33 @@ def check_modules(files):
             problems.append(f"{folder}: {len(names)} modules in a folder")
 
 
+def head_of(text):
+    return text[: text.find("*/", len(SPDX))]
+
+
+def defaults_of(folder):
+    """{label: header} of what one header of the folder states for all: " * Folder: Threads: any. Units: none."."""
+    stated = {}
+    for path in sorted(folder.glob("*.h")):
+        lines = re.search(r"\n \* Folder: .*(?:\n \*  +.*)*", head_of(path.read_text(encoding="utf-8")))
+        for label in re.findall("|".join(LABELS), lines[0]) if lines else ():
+            if stated.setdefault(label, path) != path:
+                complain(path, 1, f"{stated[label].name} states the folder's {label}, too")
+    return stated
+
+
 def check_header(path, text):
     if "#pragma once" not in text:
         complain(path, 1, "no #pragma once")
-    head = text[: text.find("*/", len(SPDX))]
+    head = head_of(text)
+    if path.parent not in folder_defaults:
+        folder_defaults[path.parent] = defaults_of(path.parent)
     first = text.splitlines()[1] if text.count("\n") > 1 else ""
     if not first.startswith(f"/* {path.name} - "):
         complain(path, 1, f'must begin with "/* {path.name} - what it is."')
     for label in LABELS:
-        if f"\n * {label}" not in head:
-            complain(path, 1, f"the opening comment lacks a line that begins with {label}")
+        if f"\n * {label}" not in head and label not in folder_defaults[path.parent]:
+            complain(path, 1, f"the opening comment lacks a line that begins with {label}, and no header states it for the folder")
 
 
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */"
@@ -312,6 +330,21 @@ def check_planted():
         problems.append(f"tests/mutants: {error}")
 
 
+def check_callers():
+    """A function that only tests call is for them, or for those who write the documents, and its header says so."""
+    comment, word = re.compile(r"/\*.*?\*/|//[^\n]*", re.S), re.compile(r"\b[a-z]\w*\b")
+    prototype = re.compile(r"^(?!static|typedef|#|\s)[^\n;{}()=]*?\b([a-z]\w*)\([^;{}]*\)[^;{}]*;", re.M)
+    texts = {path: path.read_text(encoding="utf-8") for path in tracked() if "test" not in path.parts and path.relative_to(ROOT).parts[0] != "tests"}
+    code = {path: comment.sub(lambda match: re.sub(r"\S", " ", match[0]), text) for path, text in texts.items()}
+    uses = collections.Counter(name for text in code.values() for name in word.findall(text))
+    for path, text in texts.items():
+        for match in prototype.finditer(code[path]) if path.suffix == ".h" else ():
+            said = text[text.rfind("/*", 0, match.start()) : match.start()]
+            if uses[match[1]] <= 2 and not re.fullmatch(r"/\* For (tests|the documents)\b.*\*/\n", said, re.S):
+                complain(path, text.count("\n", 0, match.start(1)) + 1,
+                         f"only tests call {match[1]}(): delete it, or begin its comment with \"For tests\" or \"For the documents\"")
+
+
 def check_format(files):
     if not shutil.which("clang-format"):
         if FILES:
@@ -347,6 +380,7 @@ def main():
         check_pictures()
         check_modules(files)
         check_planted()
+        check_callers()
     check_format([path for path in files if path.suffix not in (".cu", ".cuh")])
     if BUILD:
         check_purity()

@@ -65,5 +65,5 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
 
 /* Returns whether an error came from the device, not from a peer. */
 bool update_device_failed(const Update *update);
-/* Returns the time that this rank's collectives took in the last step. */
+/* For tests: returns the time that this rank's collectives took in the last step. */
 uint64_t update_comm_usec(const Update *update);

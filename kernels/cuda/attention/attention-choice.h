@@ -47,7 +47,7 @@ int attention_choice_graph(const AttentionTarget *target, const AttentionShape *
 /* Reports whether the tokens of the shape leave a tile partly empty. A caller that makes a plan set then tries a
  * padding mask first. */
 bool attention_has_tail(const AttentionShape *shape);
-/* For a caller that makes a plan set without a GPU. Chooses the most images at once whose workspace is at most
+/* For tests, which make plans without a GPU: chooses the most images at once whose workspace is at most
  * workspace_max_bytes, and the first deterministic engine for them, and returns its graph. A shape with a tail is first
  * tried with a padding mask, and without a mask only if no plan with one exists. -ENOENT: one image needs more
  * workspace, or there is no engine. */

@@ -28,8 +28,8 @@ enum { CONV_CANDIDATES_MAX = 64 };
  * twice. Returns their number. */
 int conv_candidates(const ConvGraph *graph, ConvCandidate *ret, int room, Error *err);
 
-/* Finds the first candidate that is deterministic, that makes a plan, and whose workspace is at most
- * workspace_max_bytes. -ENOENT: there is no such candidate. */
+/* For tests, which make plans without a GPU: finds the first candidate that is deterministic, that makes a plan, and
+ * whose workspace is at most workspace_max_bytes. -ENOENT: there is no such candidate. */
 int conv_candidates_first(const ConvGraph *graph, int64_t workspace_max_bytes, ConvChoice *ret,
                           int64_t *ret_workspace_bytes, Error *err);
 

@@ -58,9 +58,11 @@ typedef struct ConvTarget {
     cudnnBackendDescriptor_t record;
 } ConvTarget;
 
-/* Makes a target of a record: JSON text, cuDNN's own description of a GPU. -EINVAL: cuDNN refuses the record. */
+/* For tests, which make plans without a GPU: makes a target of a record, which is JSON text, cuDNN's own description of
+ * a GPU. -EINVAL: cuDNN refuses the record. */
 int conv_target_of_record(const char *record, ConvTarget *ret, Error *err);
-void conv_target_close(ConvTarget *target); /* closes the record; a handle belongs to its owner */
+/* For tests: closes the record; the handle belongs to its owner. */
+void conv_target_close(ConvTarget *target);
 
 typedef struct ConvGraph ConvGraph;
 

@@ -377,7 +377,7 @@ static void an_mds_dataset_is_read(void **state)
         RawUnit *unit;
         RawSample *sample;
         assert_good(raw_set_open(s.path, &options, &set, &err), err);
-        assert_true(raw_set_is_mds(set) && raw_set_n_units(set) > 1);
+        assert_true(raw_set_index(set) && raw_set_n_units(set) > 1);
         assert_good(raw_unit_open(set, raw_set_n_units(set) - 1, &unit, &err), err);
         double last = -1;
         while (raw_unit_next(unit, true, &sample, &err) > 0)

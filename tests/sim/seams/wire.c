@@ -63,8 +63,7 @@ struct WireRequest {
     ProtobufCMessage *message;
 };
 
-/* A call has two ends: the client's exists while `wire` is set, the server's while `server_call` is
- * set. */
+/* A call has two ends: the client's exists while `wire` is set, the server's while `server_call` is set. */
 struct WireCall {
     LIST_ENTRY(WireCall) list;  /* list of all calls */
     TAILQ_ENTRY(WireCall) next; /* list of its wire's calls */
@@ -242,8 +241,7 @@ static NetworkWay packet_way(const Packet *packet)
     return packet->kind < PACKET_ANSWER ? NETWORK_TO_MEMBER : NETWORK_TO_CLIENT;
 }
 
-/* Schedules a packet. A packet in flight that was sent after a held packet waits for it: then both
- * arrive in the order in which they were sent. */
+/* Schedules a packet. It waits for a held packet that was sent before, so that both arrive in order. */
 static void packet_schedule(Packet *packet, bool was_held)
 {
     WireCall *call = packet->call;
@@ -350,8 +348,7 @@ void network_end(WireCall *call, WireCode code, const char *text)
     call->server_call = NULL;
 }
 
-/* Detaches the client, which has received the end or has ended. If the server has the call, it is
- * then told. */
+/* Detaches the client, which has received the end or has ended. A server that has the call is notified. */
 static void call_leave(WireCall *call)
 {
     if (!call->broken && (call->server_call || call->n_packets > 0))
@@ -501,8 +498,7 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
 {
     Wire *wire = userdata;
     Arrival *arrival, *last = TAILQ_LAST(&wire->arrivals, ArrivalQueue);
-    /* Takes only the present arrivals: a callback may end calls, whose arrivals are taken the next
-     * time. */
+    /* Handles only the present arrivals: a callback may end calls, whose arrivals come next time. */
     for (bool more = last; more && !loop_is_dead(wire->loop);) {
         arrival = TAILQ_FIRST(&wire->arrivals);
         TAILQ_REMOVE(&wire->arrivals, arrival, next);
