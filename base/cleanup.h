@@ -3,8 +3,6 @@
  *
  * Ownership: a variable marked _cleanup_ owns its pointer or descriptor until TAKE_PTR or TAKE_FD moves it out.
  * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -13,7 +13,6 @@
  * Ownership: none.
  * Units:     visits.
  * Errors:    fault() returns 0, or the negative errno that SDTRAIN_FAULT names for the point.
- * Threads:   any.
  */
 #pragma once
 

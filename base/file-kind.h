@@ -3,8 +3,6 @@
  *
  * Ownership: texts are constant.
  * Units:     bytes.
- * Errors:    none.
- * Threads:   any.
  * Source:    the formats' own magic numbers: RFC 1952 (gzip), RFC 8878 (zstd), APPNOTE.TXT (zip), the xz and bzip2 file
  *            formats, Parquet's format.md, Git LFS's pointer specification, NumPy's format.py, HDF5's file format
  *            specification, GGUF's specification, Python's pickletools (a pickle of protocol 2 to 5 begins with PROTO).

@@ -5,7 +5,6 @@
  * Units:     bytes.
  * Errors:    0 or -errno, with the path in the text. -EEXIST from file_write when the file exists and FILE_EXCLUSIVE is
  *            set; -EFBIG from file_read beyond max_bytes.
- * Threads:   any.
  */
 #pragma once
 

@@ -3,8 +3,6 @@
  *
  * Ownership: none.
  * Units:     bytes.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -8,7 +8,6 @@
  * Ownership: the caller frees with free().
  * Units:     bytes. A size that a file, record or peer gives must be checked against a bound before it is used here.
  * Errors:    none: a call that returns has allocated its memory.
- * Threads:   any.
  */
 #pragma once
 

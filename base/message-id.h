@@ -6,8 +6,6 @@
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

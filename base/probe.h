@@ -8,8 +8,6 @@
  *
  * Ownership: none; a text that is an argument belongs to the caller.
  * Units:     *_usec is microseconds; an argument is an integer or a pointer, at most six of them.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: none.
  * Units:     bit i is slot i, from 0 to 63.
  * Errors:    slots_parse(): -EINVAL for a text that is not a list of slots; *ret is untouched then.
- * Threads:   any.
  */
 #pragma once
 

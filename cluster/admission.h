@@ -4,9 +4,7 @@
  * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
  * Ownership: all texts are the caller's.
- * Units:     none.
  * Errors:    none: a malformed word of the list matches no node.
- * Threads:   any.
  */
 #pragma once
 

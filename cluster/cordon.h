@@ -7,7 +7,6 @@
  * Ownership: records are the caller's; returned pointers point into a record and are valid until the record is changed.
  * Units:     *_usec is CLOCK_REALTIME microseconds, as in the record.
  * Errors:    -1 or NULL: no such cause.
- * Threads:   any.
  */
 #pragma once
 

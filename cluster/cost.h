@@ -13,7 +13,6 @@
  * Ownership: all texts are the caller's.
  * Units:     money is whole micro-dollars; *_rate is micro-dollars an hour; *_usec is CLOCK_REALTIME microseconds.
  * Errors:    none: a malformed word of a list matches no class. Sums stop at COST_MAX instead of overflowing.
- * Threads:   any.
  */
 #pragma once
 

@@ -3,8 +3,6 @@
  *
  * Ownership: borrows the records.
  * Units:     seconds.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -3,9 +3,6 @@
  * generates docs/reference/etcd-records.md use these tables.
  *
  * Ownership: everything is static.
- * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

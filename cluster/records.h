@@ -8,7 +8,6 @@
  *            it empty on failure); *_encode() returns a string that the caller frees.
  * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
  * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for another "v".
- * Threads:   any.
  * Source:    docs/internals/etcd.md, "Records".
  */
 #pragma once

@@ -2,9 +2,6 @@
 /* request.h - the outcome of a request.
  *
  * Ownership: none.
- * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

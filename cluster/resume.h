@@ -5,8 +5,6 @@
  *
  * Ownership: the caller's record.
  * Units:     steps.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

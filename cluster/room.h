@@ -5,8 +5,6 @@
  *
  * Ownership: texts are written into the caller's buffer; an advice is a static string.
  * Units:     bytes; 1 MB is 10^6, as `df -H` counts.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

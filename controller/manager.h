@@ -8,7 +8,6 @@
  * Units:     none.
  * Errors:    manager_new(), manager_reload(): -errno with the text. The loop ends with 0 after manager_leave(), with
  *            -ERESTART when etcd has another history, and with 1 when a timer cannot be set.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -9,7 +9,6 @@
  *            everywhere: metrics are off.
  * Units:     *_usec microseconds of one clock.
  * Errors:    -errno with the address in the text.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: the caller clears the Page. The Cluster and the Seen are borrowed for the call.
  * Units:     as report/report.h.
  * Errors:    false: there is no such job.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -9,7 +9,6 @@
  * Ownership: curves_new() gives the caller a Seen. NULL is accepted everywhere: nothing is kept.
  * Units:     as report/report.h.
  * Errors:    none. Jobs beyond the limit are not kept.
- * Threads:   loop thread only.
  */
 #pragma once
 

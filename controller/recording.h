@@ -4,7 +4,6 @@
  * Ownership: *ret is the caller's (journal_free()); NULL if nothing is recorded.
  * Units:     none.
  * Errors:    -errno with the path, if the settings name a journal.
- * Threads:   loop thread only.
  */
 #pragma once
 

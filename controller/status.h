@@ -7,7 +7,6 @@
  * Ownership: a value.
  * Units:     none.
  * Errors:    none.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    as etcd.h, but an etcd that does not answer within CLIENT_TIMEOUT_SEC is always -ECONNREFUSED, with the
  *            endpoints in the text. ctl_fail() maps errors to exit codes.
- * Threads:   the main thread.
  */
 #pragma once
 

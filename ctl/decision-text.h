@@ -3,7 +3,6 @@
  * people.
  *
  * Ownership: the text is the caller's buffer.
- * Units:     none.
  * Errors:    none; a line of an unknown kind keeps its words, and only its fields are removed.
  * Threads:   any.
  */

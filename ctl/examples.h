@@ -2,8 +2,6 @@
 /* examples.h - complete command lines for each verb, as examples in --help and the manual page.
  *
  * Ownership: none.
- * Units:     none.
- * Errors:    none.
  * Threads:   any.
  */
 #pragma once

@@ -3,8 +3,6 @@
  * without it.
  *
  * Ownership: the text is copied.
- * Units:     none.
- * Errors:    none.
  * Threads:   call from the main thread; any thread may receive the signal.
  */
 #pragma once

@@ -3,8 +3,6 @@
  *
  * Ownership: the caller gets a reference.
  * Units:     see docs/reference/json-output.md.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  *            are valid until the next model_feed().
  * Units:     as records.h.
  * Errors:    a record that does not decode is skipped and kept as a complaint, which names key, field and value.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -13,7 +13,6 @@
  *
  * Ownership: tables are static; values borrow argv.
  * Units:     seconds; *_usec microseconds.
- * Errors:    none.
  * Threads:   any.
  */
 #pragma once

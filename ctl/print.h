@@ -3,8 +3,6 @@
  *
  * Ownership: print_json() takes the reference it is given. Texts are borrowed.
  * Units:     usec is CLOCK_REALTIME microseconds; seconds otherwise.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

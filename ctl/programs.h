@@ -2,7 +2,6 @@
 /* programs.h - runs a verb of sdtrainer for a verb of sdctl that needs the U-Net's code.
  *
  * Ownership: none.
- * Units:     none.
  * Errors:    -errno when the program cannot be run; else the result is its exit code, and its own errors are on
  *            standard error.
  * Threads:   the main thread; no CtlClient may be open, because this forks.

@@ -5,9 +5,7 @@
  * uses an etcd user, its name is appended: "anna@laptop, etcd user ops".
  *
  * Ownership: none.
- * Units:     none.
  * Errors:    none; unknown parts are "?".
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -2,9 +2,7 @@
 /* suggestion.h - suggests what the user probably meant by an unknown verb, or by a name of no job or node.
  *
  * Ownership: none.
- * Units:     none.
  * Errors:    suggest_verb() returns CTL_USAGE, the others -ENOENT with a text.
- * Threads:   the main thread.
  */
 #pragma once
 

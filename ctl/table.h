@@ -7,8 +7,6 @@
  *
  * Ownership: table_new() gives the caller a Table; table_print() frees it. Cells are copied.
  * Units:     columns of the terminal; a code point of UTF-8 counts as one.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -2,9 +2,7 @@
 /* verbs.h - the table of sdctl's verbs (sdctl.c) and their exit codes; each folder below ctl has a verbs.h too.
  *
  * Ownership: verbs borrow their Arguments.
- * Units:     none.
  * Errors:    a verb returns an exit code (CtlExit), after it has printed the error on standard error.
- * Threads:   the main thread.
  */
 #pragma once
 

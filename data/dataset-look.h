@@ -5,7 +5,6 @@
  * Ownership: values.
  * Units:     samples.
  * Errors:    -EINVAL naming the key, the column and the column's type: a retry cannot help; the store's errors.
- * Threads:   any; no state.
  */
 #pragma once
 

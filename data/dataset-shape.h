@@ -6,7 +6,6 @@
  * Units:     as DatasetShape; a zero means not known yet.
  * Errors:    -EINVAL, which a retry cannot help: the text names the key, the column and the column's type; the store's
  *            errors.
- * Threads:   any; no state.
  */
 #pragma once
 

@@ -14,7 +14,6 @@
  * Errors:    -EINVAL naming file and key: streams of different encoders, a job file that contradicts encoder.json, or a
  *            term that is missing in all files; -EBADMSG an encoder.json that is not the submitted one; the store's
  *            errors.
- * Threads:   any; no state.
  */
 #pragma once
 

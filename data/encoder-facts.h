@@ -8,7 +8,6 @@
  * Ownership: values.
  * Units:     as DatasetShape.
  * Errors:    -EINVAL naming file, key and value, also for a newer version; the store's errors.
- * Threads:   any; no state.
  * Source:    docs/reference/encoder-json.md.
  */
 #pragma once

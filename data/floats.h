@@ -4,7 +4,6 @@
  * Ownership: none.
  * Units:     n: numbers.
  * Errors:    -EBADMSG: a number is not finite. -EINVAL: the numbers' type is not supported.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: values.
  * Units:     steps.
  * Errors:    -EINVAL: the text is not exactly what the formatting function writes.
- * Threads:   any; no state.
  */
 #pragma once
 

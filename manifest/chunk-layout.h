@@ -4,7 +4,6 @@
  * Ownership: values.
  * Units:     elements of fp32, chunks, ranks.
  * Errors:    none.
- * Threads:   any; no state.
  */
 #pragma once
 

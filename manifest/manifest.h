@@ -7,6 +7,7 @@
  * and its hash is the one that it records. The reader of the objects checks that their content has
  * the recorded hashes.
  *
+ * Folder:    Threads: any.
  * Ownership: reading gives the caller a Manifest; manifest_free() accepts NULL. All pointers that a
  *            Manifest hands out are borrowed.
  * Units:     steps, bytes.

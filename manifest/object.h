@@ -7,7 +7,6 @@
  * Ownership: object_table_new() fills a table that object_table_clear() empties.
  * Units:     first and count are elements of the flat parameter buffer; bytes are bytes.
  * Errors:    -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: TrainScalars borrows maxima, unless its holder says otherwise.
  * Units:     steps, samples.
  * Errors:    none.
- * Threads:   any; no state.
  */
 #pragma once
 

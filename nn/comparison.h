@@ -9,7 +9,6 @@
  *            between tape_comparison_watch() and tape_comparison_end().
  * Units:     none.
  * Errors:    -EXDEV: a result differs; the text names the operation and the library plan that computed the result.
- * Threads:   the device's.
  */
 #pragma once
 

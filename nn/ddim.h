@@ -9,7 +9,6 @@
  * Units:     fp32; latents [n_samples][h][w][c], text [n_samples][tokens][dim].
  * Errors:    -EINVAL for steps outside 1..n_steps - 1, or a network whose in and out channels
  *            differ; -ENOMEM; those of the device.
- * Threads:   the device's.
  * Source:    Song et al., "Denoising Diffusion Implicit Models", equation 12; Ho and Salimans,
  * "Classifier-Free Diffusion Guidance".
  */

@@ -14,7 +14,6 @@
  *            Memory that a hanging device may still use is kept until the process ends.
  * Units:     until_usec is CLOCK_MONOTONIC microseconds.
  * Errors:    tape_finite_new(): those of the device. Later errors are reported in tape_finite_text().
- * Threads:   the device's.
  */
 #pragma once
 

@@ -10,7 +10,6 @@
  * Units:     latents NHWC in the device's compute type; timesteps int32; text
  * [grain][tokens][dim] compute type.
  * Errors:    -EINVAL for shapes that the config does not allow (see shapes_check()), -ENOMEM.
- * Threads:   the device's.
  */
 #pragma once
 

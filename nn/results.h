@@ -4,7 +4,6 @@
  * Ownership: memory is the tape's.
  * Units:     elements.
  * Errors:    none.
- * Threads:   the device's.
  */
 #pragma once
 

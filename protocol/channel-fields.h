@@ -5,7 +5,6 @@
  * Ownership: names are static.
  * Units:     none.
  * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -14,7 +14,6 @@
  * Units:     bytes.
  * Errors:    grid_notes_get() returns 1 if there are notes, 0 if there are none, and -EINVAL with an error that names
  *            the source.
- * Threads:   any.
  */
 #pragma once
 

@@ -8,7 +8,6 @@
  * Ownership: job_terms_format() gives the caller the text, job_terms_parse() a reference.
  * Units:     bytes.
  * Errors:    -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

@@ -6,7 +6,6 @@
  *            of entries.
  * Errors:    none. A reader refuses a larger text before parsing it, because parsed JSON takes up to 50 times the
  *            memory of its text. A writer refuses a model that does not fit.
- * Threads:   any.
  *
  * 17 billion (10^9) parameters in chunks of 2^22 give 4,096 chunks, the same number of objects, and a few weight files.
  * sd2-base has 207 chunks, 686 tensors and a header of 82 kB. With all arrays at their limits the text has 5 MB

@@ -7,7 +7,6 @@
  * Ownership: owner_format() gives the caller the text.
  * Units:     claimed_usec is CLOCK_REALTIME, for people.
  * Errors:    -EBADMSG with the key in the text; -EPROTONOSUPPORT: a newer version wrote the object; -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

@@ -9,7 +9,6 @@
  * Ownership: no pointers are kept.
  * Units:     none.
  * Errors:    -EPERM with the key and the value that is not allowed; -EINVAL: the prefixes are not a JSON array.
- * Threads:   any.
  */
 #pragma once
 

@@ -7,7 +7,6 @@
  * Ownership: a DatasetShape has no pointers.
  * Units:     pixels of latent, channels, tokens, elements.
  * Errors:    -EINVAL naming the config's file or the job's key, and both values.
- * Threads:   any.
  */
 #pragma once
 

@@ -7,7 +7,6 @@
  * Ownership: train_stage_name() returns static text.
  * Units:     none.
  * Errors:    none. A stage out of range is a bug of the caller.
- * Threads:   any.
  */
 #pragma once
 

@@ -7,7 +7,6 @@
  * Ownership: the page is the caller's; an Axis has no pointers.
  * Units:     as report.h.
  * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -17,7 +17,6 @@
  *            caller frees. A json_t that a function returns is borrowed.
  * Units:     bytes.
  * Errors:    none. A mark without a value shows "?", and is counted.
- * Threads:   any.
  */
 #pragma once
 

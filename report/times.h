@@ -4,7 +4,6 @@
  * Ownership: the caller's buffer is returned.
  * Units:     usec is CLOCK_REALTIME microseconds; seconds otherwise.
  * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: none.
  * Units:     IEEE 754 bits.
  * Errors:    none.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -9,7 +9,6 @@
  * Ownership: none.
  * Units:     radians.
  * Errors:    none. An argument outside the ranges below is a bug of the caller; NaN gives NaN.
- * Threads:   any; pure.
  */
 #pragma once
 

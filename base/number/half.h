@@ -4,7 +4,6 @@
  * Ownership: none.
  * Units:     elements. A half is stored as its 16 bits.
  * Errors:    none. NaNs stay NaNs, made quiet; conversion to half rounds to nearest, ties to even.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  * Ownership: none. The generator has no state: a number is a function of (key, counter).
  * Units:     32-bit words.
  * Errors:    none.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -7,7 +7,6 @@
  * Ownership: the caller frees the text.
  * Units:     none.
  * Errors:    none: every byte of a record is encoded, so that no byte can begin a header.
- * Threads:   any.
  * Source:    RFC 5322 (message), RFC 2045 6.7 (quoted-printable), RFC 2047 (encoded words), RFC 3834
  *            (Auto-Submitted).
  */

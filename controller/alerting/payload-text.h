@@ -4,7 +4,6 @@
  * Ownership: texts are written into the caller's array, or are static, unless a function says otherwise.
  * Units:     bytes, with the terminating NUL; times are CLOCK_REALTIME microseconds.
  * Errors:    none. Texts that do not fit are cut.
- * Threads:   any.
  */
 #pragma once
 

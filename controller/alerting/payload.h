@@ -4,7 +4,6 @@
  * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.
  * Units:     real_usec is CLOCK_REALTIME microseconds.
  * Errors:    -EINVAL: a text is not UTF-8.
- * Threads:   any.
  * Source:    PagerDuty "Events API v2"; Alertmanager api/v2/openapi.yaml and "Alerts API";
  *            docs/operating/alerts.md for the webhook.
  */

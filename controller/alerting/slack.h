@@ -5,7 +5,6 @@
  * Ownership: the caller gets a reference.
  * Units:     none.
  * Errors:    NULL: a text is not UTF-8.
- * Threads:   any.
  * Source:    Slack "Sending messages using incoming webhooks", "Block Kit", "Formatting text for app surfaces".
  */
 #pragma once

@@ -8,7 +8,6 @@
  * Ownership: a value; doctor_clear() kills the child. Borrows all its needs, which outlive it.
  * Units:     none.
  * Errors:    are reports: {"error": "..."}.
- * Threads:   loop thread only.
  */
 #pragma once
 

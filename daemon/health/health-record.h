@@ -4,7 +4,6 @@
  * Ownership: none; a call under way is Probes.post.
  * Units:     none.
  * Errors:    logged; the next change writes the record again.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -8,7 +8,6 @@
  * Ownership: part of the Probes; kernel_watch_clear() accepts a zeroed KernelWatch with fd -EBADF.
  * Units:     none.
  * Errors:    a log that can't be read is a finding where GPUs are expected, else a note.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -6,10 +6,10 @@
  * placed. A cloud gives its notice two minutes ahead; so the probe for notices also runs between rounds where
  * spot_endpoint is set.
  *
+ * Folder:    Threads: loop thread only.
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as in verdict.h and records.h.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -5,10 +5,8 @@
  * the ranks of this node exit, their reports are written, and the record says `left`. The ranks are killed after
  * drain_sec, or at once at a second signal.
  *
- * Ownership: part of the Manager.
  * Units:     seconds.
  * Errors:    an etcd that does not answer delays the end by at most DRAIN_LAST_WORDS_SEC.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -7,7 +7,6 @@
  * Ownership: a value, part of the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    none.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -8,10 +8,7 @@
  * them. The file also keeps the lease of the node's record, so that a restarted sdtraind recognises the record that
  * it wrote before.
  *
- * Ownership: part of the Manager.
- * Units:     none.
  * Errors:    a file that cannot be read or written is logged; sdtraind then knows less after a restart.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -11,7 +11,6 @@
  * Ownership: part of the Manager. Borrows the objects that manager.c sets.
  * Units:     microseconds, bytes.
  * Errors:    logged. An answer that fails is tried again; one that etcd denies is not.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -13,7 +13,6 @@
  *            kills what still runs. Borrows its needs, which must outlive it.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds; incarnation is CLOCK_REALTIME microseconds.
  * Errors:    -errno with text.
- * Threads:   loop thread only.
  */
 #pragma once
 

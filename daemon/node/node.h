@@ -7,10 +7,8 @@
  * that was removed is put back. After the loss of the lease the node requests a new one and puts the record back
  * with the same incarnation, together with the records of the ranks that run on.
  *
- * Ownership: part of the Manager.
- * Units:     none.
+ * Folder:    Ownership: part of the Manager. Units: none. Threads: loop thread only.
  * Errors:    another machine holds the name: name_is_taken is called, and the record waits.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -6,7 +6,6 @@
  * lives does not yield the name; a node without a lease yields to a machine that keeps a lease alive, and waits.
  *
  * Ownership: values.
- * Units:     none.
  * Errors:    none.
  * Threads:   any; pure.
  */

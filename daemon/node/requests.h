@@ -3,9 +3,7 @@
  * node, "doctor" for all nodes.
  *
  * Ownership: none; an answer under way frees itself.
- * Units:     none.
  * Errors:    logged. A lost answer leaves the request open; sdctl then times out.
- * Threads:   loop thread only.
  */
 #pragma once
 

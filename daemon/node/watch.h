@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h - watches the keys of etcd that concern a node, and passes each change on to its module.
  *
- * Ownership: part of the Manager.
- * Units:     none.
  * Errors:    a record that cannot be read is logged by its key and skipped.
- * Threads:   loop thread only.
  */
 #pragma once
 

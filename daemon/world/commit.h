@@ -14,7 +14,6 @@
  * Ownership: part of a LocalWorld.
  * Units:     as in records.h.
  * Errors:    -EBUSY from commit_begin(): a commit is under way (a trainer saves one checkpoint at a time).
- * Threads:   loop thread only.
  * Invariant: I3 (no two generations can both commit), I4 (the latest never regresses).
  */
 #pragma once

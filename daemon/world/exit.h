@@ -3,7 +3,6 @@
  *
  * Ownership: values.
  * Units:     exit codes; signals negative.
- * Errors:    none.
  * Threads:   any; pure.
  */
 #pragma once

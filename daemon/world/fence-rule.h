@@ -3,7 +3,6 @@
  *
  * Ownership: values.
  * Units:     microseconds of one clock.
- * Errors:    none.
  * Threads:   any; pure.
  */
 #pragma once

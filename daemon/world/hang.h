@@ -6,8 +6,6 @@
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.
- * Errors:    none.
- * Threads:   loop thread only.
  */
 #pragma once
 

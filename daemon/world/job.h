@@ -12,7 +12,6 @@
  * Ownership: the Workload owns its LocalJobs, a LocalJob its LocalWorlds. A Rank borrows its LocalWorld.
  * Units:     *_usec in reports is CLOCK_REALTIME, elsewhere CLOCK_BOOTTIME microseconds.
  * Errors:    records that cannot be read are logged and skipped.
- * Threads:   loop thread only.
  * Invariant: I3 (a slot never runs two generations), I6 (a slot serves at most one rank). The present local world of
  *            a job is not over, and was made from the revision that the job knows.
  */

@@ -4,8 +4,6 @@
  * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and ranks that
  *            still live have no world afterwards.
  * Units:     as in job.h.
- * Errors:    none.
- * Threads:   loop thread only.
  */
 #pragma once
 

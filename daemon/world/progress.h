@@ -6,7 +6,6 @@
  * Ownership: part of a LocalWorld.
  * Units:     steps, samples, seconds.
  * Errors:    as record-writer.h.
- * Threads:   loop thread only.
  */
 #pragma once
 

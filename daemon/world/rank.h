@@ -4,7 +4,6 @@
  * Ownership: the slot table (slots.h) owns a Rank from rank_start() until its death is confirmed, or the daemon ends.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -errno from starting; afterwards everything is reported through the local world.
- * Threads:   loop thread only.
  */
 #pragma once
 

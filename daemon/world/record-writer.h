@@ -11,7 +11,6 @@
  * Ownership: a RecordWriter is part of its LocalWorld; record_writer_clear() cancels what is under way.
  * Units:     none.
  * Errors:    logged; a lost connection is not an error but a delay.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -7,8 +7,6 @@
  *
  * Ownership: the table owns its ranks from slots_put() until slots_take() or slots_end().
  * Units:     slots are counted from 0; a set of slots has bit i for slot i.
- * Errors:    none.
- * Threads:   loop thread only.
  * Invariant: of[i]->slot == i; a lost slot has a rank, whose `lost` is set.
  */
 #pragma once

@@ -3,7 +3,6 @@
  *
  * Ownership: trainer_environment_new() gives the caller a list of texts, ended by NULL.
  * Units:     none.
- * Errors:    none.
  * Threads:   any.
  */
 #pragma once

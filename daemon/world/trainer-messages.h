@@ -4,7 +4,6 @@
  * Ownership: borrows the Rank.
  * Units:     none.
  * Errors:    a packet that is not a message is logged and skipped.
- * Threads:   loop thread only.
  */
 #pragma once
 

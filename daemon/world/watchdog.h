@@ -17,7 +17,6 @@
  *
  * Ownership: values.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    none.
  * Threads:   any; pure.
  */
 #pragma once

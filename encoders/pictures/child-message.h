@@ -9,7 +9,6 @@
  * Ownership: none.
  * Units:     bytes.
  * Errors:    -EPROTO: an answer that a correct child would not give.
- * Threads:   any.
  */
 #pragma once
 

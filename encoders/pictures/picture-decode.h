@@ -12,7 +12,6 @@
  * Units:     pixels, bytes; rows from the top, pixels from the left, R G B.
  * Errors:    0; a PictureVerdict, with its text in err, whose code is then -EBADMSG; -ENOMEM; -EINVAL a recipe that is
  *            not valid.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: a decoder gives the caller pixels->rgb, to free().
  * Units:     pixels, bytes.
  * Errors:    as picture-decode.h; a decoder that fails does not change *ret.
- * Threads:   any.
  */
 #pragma once
 

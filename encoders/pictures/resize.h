@@ -9,7 +9,6 @@
  * Ownership: the caller's buffers.
  * Units:     pixels of 3 bytes.
  * Errors:    -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

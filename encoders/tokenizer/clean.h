@@ -10,7 +10,6 @@
  * round.
  *
  * Ownership: the caller's Cleaning, which begins as zeros and ends with cleaning_free().
- * Units:     code points.
  * Errors:    -ENOMEM.
  * Threads:   any; a Cleaning belongs to one thread.
  */

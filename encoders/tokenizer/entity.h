@@ -6,7 +6,6 @@
  * "&EACUTE;", which HTML does not.
  *
  * Ownership: the caller's buffers.
- * Units:     code points.
  * Errors:    -ENOMEM.
  * Threads:   any; pure.
  */

@@ -6,7 +6,6 @@
  * are those of ftfy (Robyn Speer, "Heuristics for detecting mojibake"), on whose decisions open_clip's ids depend.
  *
  * Ownership: none.
- * Units:     code points.
  * Errors:    none.
  * Threads:   any; pure.
  */

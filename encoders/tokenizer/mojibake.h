@@ -10,7 +10,6 @@
  * parts within parts are repaired only MOJIBAKE_DEPTH deep: only texts that were made to waste time reach these limits.
  *
  * Ownership: the caller's Mojibake, which begins as zeros and ends with mojibake_free().
- * Units:     code points.
  * Errors:    -ENOMEM.
  * Threads:   any; a Mojibake belongs to one thread.
  */

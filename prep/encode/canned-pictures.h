@@ -8,7 +8,6 @@
  * Ownership: none.
  * Units:     none.
  * Errors:    as picture_decode(), except for its verdicts, which are part of the hash.
- * Threads:   any.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  * Ownership: a Kept owns its payloads; kept_clear() frees them.
  * Units:     bytes.
  * Errors:    -EINVAL shapes that no column can have; -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  * Ownership: the text is the caller's.
  * Units:     samples.
  * Errors:    none.
- * Threads:   any.
  * Source:    docs/reference/encoder-json.md.
  */
 #pragma once

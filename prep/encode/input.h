@@ -13,7 +13,6 @@
  * Units:     bytes.
  * Errors:    input_list_parse(): -EINVAL a text that is not a list of units, with its source and key; -ENOMEM.
  *            input_list_compare(): -EEXIST another input, with the first difference.
- * Threads:   any.
  */
 #pragma once
 

@@ -6,7 +6,6 @@
  * Ownership: *_clear() frees everything in a report and leaves zeros. Texts are the caller's.
  * Units:     samples, bytes.
  * Errors:    -EINVAL a text that is not a report, with its source and key; -ENOMEM.
- * Threads:   any.
  */
 #pragma once
 

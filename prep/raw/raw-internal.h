@@ -4,7 +4,6 @@
  * Ownership: a RawSet owns its units' names.
  * Units:     bytes, samples.
  * Errors:    as raw-set.h.
- * Threads:   one.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: a RawSample owns what it points to; raw_sample_clear() frees that and zeroes the RawSample.
  * Units:     bytes.
  * Errors:    -ENOMEM.
- * Threads:   one.
  */
 #pragma once
 

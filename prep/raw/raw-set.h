@@ -15,7 +15,6 @@
  *            for. -ENOMEDIUM: the unit cannot be used, and no part of it may be in a dataset. It is missing, refused,
  *            empty or not a tar; its shard is not what index.json says; or captions that were taken for missing lie
  *            elsewhere in the tar. The text names the unit.
- * Threads:   one.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
  * Ownership: raw_stream_new() gives the caller a RawStream and borrows the Store; raw_stream_free() accepts NULL.
  * Units:     bytes. The two windows take 8 MiB.
  * Errors:    the store's, except those that store-wait.h waits for.
- * Threads:   one.
  */
 #pragma once
 

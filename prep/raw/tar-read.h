@@ -15,7 +15,6 @@
  *            tar_next(). tar_reader_clear() frees the reader's memory.
  * Units:     bytes from the start of the tar.
  * Errors:    the input's; -ENOMEM.
- * Threads:   one.
  * Source:    POSIX.1-2017, pax, "pax Interchange Format" and "ustar Interchange Format"; GNU tar's manual, "Basic Tar
  *            Format".
  */

@@ -4,7 +4,6 @@
  * Ownership: a TarWriter starts zeroed, and tar_writer_clear() frees its memory; tar_writer_add() copies the data.
  * Units:     bytes.
  * Errors:    -EINVAL a name that ustar cannot hold; -EFBIG a member beyond 8 GiB; -ENOMEM.
- * Threads:   one.
  * Source:    POSIX.1-2017, pax, "ustar Interchange Format".
  */
 #pragma once

@@ -115,8 +115,7 @@ class Law(unittest.TestCase):
         self.assertEqual(found, ["tests/mutants/equal.txt: daemon/process/spawn.c: no operator makes this change, delete the mark or write the line anew:"])
 
     def test_a_function_that_only_tests_call(self):
-        comment = "/* For tests: asserts"
-        self.change("controller/core/cluster.h", comment, "/* Asserts")
+        self.change("controller/core/cluster.h", "/* For tests and the simulator, because", "/* Because")
         self.assertEqual([line for line in self.problems() if "cluster.h" in line], [
             f"controller/core/cluster.h:{self.line_of('controller/core/cluster.h', 'cluster_check(')}: only tests call cluster_check(): delete it, "
             'or begin its comment with "For tests" or "For the documents"'])

@@ -4,7 +4,6 @@
  * Ownership: *ret_fd is the caller's; the caller frees a list with freeaddrinfo().
  * Units:     none.
  * Errors:    -EINVAL: the text is not an address; -errno of the system. The error's text names the address.
- * Threads:   any.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: borrows both ranges, which do not overlap.
  * Units:     elements.
  * Errors:    none. Integer sums wrap.
- * Threads:   any; pure.
  */
 #pragma once
 

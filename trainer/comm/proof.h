@@ -8,7 +8,6 @@
  * Ownership: none.
  * Units:     bytes.
  * Errors:    -EIO: the kernel gives no random bytes.
- * Threads:   any.
  * Source:    RFC 2104; FIPS 198-1.
  */
 #pragma once

@@ -10,7 +10,6 @@
  *            has another value; -EPROTO: the answer is malformed, or does not prove that it comes from
  *            this world. The text names store and key. An answer that arrived by the deadline counts,
  *            however late this process reads it.
- * Threads:   any.
  */
 #pragma once
 

@@ -12,7 +12,6 @@
  * Units:     bytes, milliseconds; words are little-endian.
  * Errors:    EEXIST: the key has another value; ENOSPC: a limit is reached; ETIMEDOUT: no rank set the
  *            key.
- * Threads:   any.
  */
 #pragma once
 

@@ -3,9 +3,7 @@
  * other ranks of its world. An error lists the keys that differ, with both values.
  *
  * Ownership: borrows the session.
- * Units:     none.
  * Errors:    as session_open(); -EXDEV: they differ.
- * Threads:   the training thread.
  */
 #pragma once
 

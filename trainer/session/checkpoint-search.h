@@ -7,7 +7,6 @@
  * restored is invalidated like any other.
  *
  * Ownership: borrows everything.
- * Units:     none.
  * Errors:    0: there is no checkpoint, and none is required. -ESTALE: checkpoints were found and reported, so the
  *            world is over. -EBADMSG: there is no checkpoint, but one is required (data corrupt; the text begins with
  *            "checkpoint.uri"). And those of the store.

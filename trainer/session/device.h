@@ -7,9 +7,7 @@
  * and the manifests record.
  *
  * Ownership: the session owns the device.
- * Units:     none.
  * Errors:    as session_open().
- * Threads:   the training thread.
  */
 #pragma once
 

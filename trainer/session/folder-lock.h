@@ -8,7 +8,6 @@
  *
  * Ownership: folder_lock_take() gives the caller a descriptor; closing it, or the process's end, ends
  *            the lock.
- * Units:     none.
  * Errors:    -CHECKPOINT_NOT_OWNER: another process holds the lock, and the text names that process; -EOPNOTSUPP: the
  *            file system has no locks; -errno of the file system.
  * Threads:   any.

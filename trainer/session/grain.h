@@ -11,7 +11,6 @@
  *            empty_text.
  * Units:     as loader.h and network.h.
  * Errors:    -ENOMEM; -ETIMEDOUT: the device did not reach a fence in timeout_usec; those of the device.
- * Threads:   the training thread.
  */
 #pragma once
 

@@ -3,9 +3,7 @@
  * random.
  *
  * Ownership: borrows everything.
- * Units:     none.
  * Errors:    -EBADMSG: the source does not verify. The error's exit code shows the leader the cause.
- * Threads:   the training thread.
  */
 #pragma once
 

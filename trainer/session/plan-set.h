@@ -18,7 +18,6 @@
  * Errors:    the exit code decides what the leader does. -EXDEV (85): rank 0 has put a set for another GPU or other
  *            libraries. -ETIMEDOUT (75): rank 0 has put no set in time. Others are those of the device and of the
  *            store.
- * Threads:   the training thread.
  *
  * Fault points: plans.made, plans.put, plans.wait.
  */

@@ -3,9 +3,7 @@
  * folder.
  *
  * Ownership: the session owns what it opens.
- * Units:     none.
  * Errors:    as session_open().
- * Threads:   the training thread.
  */
 #pragma once
 

@@ -5,12 +5,12 @@
  * state, canned grain. session_join() makes the rest: comms, the agreement of all ranks, checkpoint
  * writer, loader.
  *
+ * Folder:    Units: none. Threads: the training thread.
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.
  * Errors:    -errno. The error's exit code (exit-code.h) shows the leader the cause; if none was set, another start may
  *            help: EXIT_RETRY.
- * Threads:   the training thread.
  */
 #pragma once
 

@@ -4,7 +4,6 @@
  * Ownership: none; names are static.
  * Units:     seconds in the log.
  * Errors:    none.
- * Threads:   the training thread.
  */
 #pragma once
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admission.h - the incident that names the nodes that the setting `admit` leaves out.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* admission.h - the incident that names the nodes that the setting `admit` leaves out. */
 #pragma once
 
 #include "controller/core/state/state.h"

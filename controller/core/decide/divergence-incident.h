@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divergence-incident.h - the incident of a job whose training diverges, and its end if the job file asks for that.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* divergence-incident.h - the incident of a job whose training diverges, and its end if the job file asks for that. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* growth-incident.h - the incident of a job that was asked repeatedly to leave in order to grow, and could not.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* growth-incident.h - the incident of a job that was asked repeatedly to leave in order to grow, and could not. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - one job's next decision.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* job.h - one job's next decision. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pause.h - the pause between a failure and the next world.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* pause.h - the pause between a failure and the next world. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* price.h - changes the cost meter of a training job to new prices.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* price.h - changes the cost meter of a training job to new prices. */
 #pragma once
 
 #include "controller/core/state/state.h"

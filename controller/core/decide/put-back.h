@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put-back.h - puts lost records of a job back, or says in an incident what is missing and what to do.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* put-back.h - puts lost records of a job back, or says in an incident what is missing and what to do. */
 #pragma once
 
 #include "controller/core/state/state.h"

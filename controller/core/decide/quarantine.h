@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quarantine.h - ends a quarantine whose time is over, by the result of the machine's own check.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* quarantine.h - ends a quarantine whose time is over, by the result of the machine's own check. */
 #pragma once
 
 #include "controller/core/state/state.h"

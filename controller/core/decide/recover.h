@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recover.h - the answer to a failure: strikes, quarantine, and the next world or the end of the job.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* recover.h - the answer to a failure: strikes, quarantine, and the next world or the end of the job. */
 #pragma once
 
 #include "controller/core/state/causes.h"

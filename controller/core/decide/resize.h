@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.h - a running job's size: requests for another size, growth, and what both wait for.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* resize.h - a running job's size: requests for another size, growth, and what both wait for. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store-incident.h - the incident of a store that accepts no checkpoints, or delays data, while the job trains.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* store-incident.h - the incident of a store that accepts no checkpoints, or delays data, while the job trains. */
 #pragma once
 
 #include "controller/core/state/state.h"

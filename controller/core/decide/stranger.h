@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stranger.h - the incident of another writer under a node's name.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* stranger.h - the incident of another writer under a node's name. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commits.h - which commits of a job are known, and where its next world resumes.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* commits.h - which commits of a job are known, and where its next world resumes. */
 #pragma once
 
 #include "controller/core/state/state.h"

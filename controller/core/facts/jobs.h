@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobs.h - facts from a job's records: whether it should run or pauses, and how much of its training counts.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* jobs.h - facts from a job's records: whether it should run or pauses, and how much of its training counts. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lost.h - which records of a job are missing, damaged, older than what is known, or of another version.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* lost.h - which records of a job are missing, damaged, older than what is known, or of another version. */
 #pragma once
 
 #include "controller/core/state/causes.h"

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machines.h - quarantines and strikes of the machine behind a node's name, and whether the node's own verdict counts.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
  */
 #pragma once
 

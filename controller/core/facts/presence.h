@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* presence.h - which nodes and processes count as dead, and what keeps ranks off a node.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* presence.h - which nodes and processes count as dead, and what keeps ranks off a node. */
 #pragma once
 
 #include "controller/core/state/state.h"

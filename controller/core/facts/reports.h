@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reports.h - facts from the reports of a job's ranks: the step that is reached, which ranks have exited, and why.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* reports.h - facts from the reports of a job's ranks: the step that is reached, which ranks have exited, and why. */
 #pragma once
 
 #include "controller/core/state/causes.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sizes.h - how many ranks a job should have, and which slots of a node can host a rank.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* sizes.h - how many ranks a job should have, and which slots of a node can host a rank. */
 #pragma once
 
 #include "controller/core/state/state.h"

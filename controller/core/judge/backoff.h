@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backoff.h - how a failure counts, and how long the pause before the next world is.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* backoff.h - how a failure counts, and how long the pause before the next world is. */
 #pragma once
 
 #include "controller/core/state/causes.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drain.h - which node a world must leave, and why.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* drain.h - which node a world must leave, and why. */
 #pragma once
 
 #include "controller/core/state/state.h"

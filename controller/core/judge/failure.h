@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failure.h - whether the present world of a job has failed, why, and which node is to blame.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* failure.h - whether the present world of a job has failed, why, and which node is to blame. */
 #pragma once
 
 #include "controller/core/state/causes.h"

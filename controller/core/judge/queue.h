@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.h - which waiting job comes first, and the slots that it reserves.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* queue.h - which waiting job comes first, and the slots that it reserves. */
 #pragma once
 
 #include "controller/core/state/state.h"

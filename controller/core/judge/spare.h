@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spare.h - a failure that comes from one node only, and whether the job can do without that node.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* spare.h - a failure that comes from one node only, and whether the job can do without that node. */
 #pragma once
 
 #include "controller/core/state/causes.h"

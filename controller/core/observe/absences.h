@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absences.h - notes what a node ran when it vanished, for the incident about its absence.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* absences.h - notes what a node ran when it vanished, for the incident about its absence. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit-records.h - applies the record checkpoints/<job> to the state, without losing a known commit.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* commit-records.h - applies the record checkpoints/<job> to the state, without losing a known commit. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lists.h - applies the settings `admit` and `prices` to the nodes.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* lists.h - applies the settings `admit` and `prices` to the nodes. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.h - applies the records specs, desired and phases to the state, and forgets records that are gone.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* records.h - applies the records specs, desired and phases to the state, and forgets records that are gone. */
 #pragma once
 
 #include "controller/core/state/state.h"

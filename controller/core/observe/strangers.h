@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strangers.h - keeps the record of another writer under a node's name aside until it counts.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* strangers.h - keeps the record of another writer under a node's name aside until it counts. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suspicion.h - when the absence, or the unhealthy verdicts, of many nodes at once cause no decision.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* suspicion.h - when the absence, or the unhealthy verdicts, of many nodes at once cause no decision. */
 #pragma once
 
 #include "controller/core/state/state.h"

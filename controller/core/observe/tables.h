@@ -2,9 +2,7 @@
 /* tables.h - the places of nodes, jobs and reports in tables of fixed size, and the records that do not fit.
  *
  * Ownership: a place is given away only when nothing refers to it; pointers are valid for the step.
- * Units:     as state.h.
  * Errors:    -1 or NULL: the table is full. The record is counted (cluster_dropped) and read again later.
- * Threads:   one at a time.
  */
 #pragma once
 

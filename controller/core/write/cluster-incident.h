@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster-incident.h - begins and resolves, in a decision, an incident that is about no job.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* cluster-incident.h - begins and resolves, in a decision, an incident that is about no job. */
 #pragma once
 
 #include "controller/core/state/causes.h"

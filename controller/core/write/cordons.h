@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cordons.h - puts and ends, in a decision, the leader's own causes in cordons/<node>.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* cordons.h - puts and ends, in a decision, the leader's own causes in cordons/<node>. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.h - the cost of jobs by the setting `prices`: the meter in each job's phase (cluster/cost.h).
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* cost.h - the cost of jobs by the setting `prices`: the meter in each job's phase (cluster/cost.h). */
 #pragma once
 
 #include "controller/core/state/state.h"

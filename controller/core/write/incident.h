@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* incident.h - incidents of jobs: what each incident contains, and when it is over.
  *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
+ * Folder:    Ownership: borrows the Cluster for the call. Units: as state.h. Errors: none. Threads: one at a time.
  */
 #pragma once
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* phase.h - writes, in a decision, the phase of a job.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* phase.h - writes, in a decision, the phase of a job. */
 #pragma once
 
 #include "controller/core/state/state.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strikes.h - deaths of a job's trainers on a machine: whether the machine or the job is to blame.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* strikes.h - deaths of a job's trainers on a machine: whether the machine or the job is to blame. */
 #pragma once
 
 #include "controller/core/state/causes.h"

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world.h - places, in a decision, the next world of a job.
- *
- * Ownership: borrows the Cluster for the call.
- * Units:     as state.h.
- * Errors:    none.
- * Threads:   one at a time.
- */
+/* world.h - places, in a decision, the next world of a job. */
 #pragma once
 
 #include "controller/core/state/state.h"

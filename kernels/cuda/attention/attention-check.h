@@ -13,7 +13,6 @@
  *            NULL. The check borrows its device.
  * Units:     images, whose operands are all the same.
  * Errors:    0 or -errno.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

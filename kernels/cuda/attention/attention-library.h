@@ -5,7 +5,6 @@
  *            attention_library_free() releases; attention_library_free() accepts NULL. The object borrows its device.
  * Units:     bytes.
  * Errors:    see attention_library_new(). A call that fails while it runs breaks the device.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

@@ -9,7 +9,6 @@
  * Ownership: borrows everything.
  * Units:     elements.
  * Errors:    a launch that fails is the device's sticky error.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

@@ -6,7 +6,6 @@
  * Ownership: borrows everything; the graph is the caller's.
  * Units:     workspace in bytes; microseconds of all images, < 0 where there was no time to measure.
  * Errors:    as tune.h. -EINVAL, -ENOENT: cuDNN refuses the shape, or has no engine for it whose results are finite.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

@@ -13,7 +13,6 @@
  *            borrows its device.
  * Units:     bytes.
  * Errors:    see attention_unfused_new(). A call that fails while it runs breaks the device.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

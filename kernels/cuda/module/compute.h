@@ -8,7 +8,6 @@
  *
  * Ownership: cuda_compute_new() gives the device its CudaCompute, which borrows the device. Plans and handles are the
  *            CudaCompute's; objects borrow them.
- * Units:     none.
  * Errors:    as plans.h and kernels.h. A library's call that fails while an operation runs breaks the device.
  * Threads:   LANE_COMPUTE's; cuda_device_break() any.
  */

@@ -10,7 +10,6 @@
  * CUDA_CACHE_PATH, and the variables of cuDNN's and cuBLASLt's logs.
  *
  * Ownership: none.
- * Units:     none.
  * Errors:    none.
  * Threads:   one, before the first call of the driver and before the first library is opened. A thread that calls
  *            getenv() at that moment may miss a variable, but reads no freed memory; of the trainer's threads only the

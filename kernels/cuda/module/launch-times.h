@@ -3,7 +3,6 @@
  * ended.
  *
  * Ownership: a CudaTimes is its owner's, {0} at first; cuda_times_begin() with 0 releases its memory.
- * Units:     none.
  * Errors:    -ENOMEM; -ENOSPC: there were more launches than were to be timed; -EINVAL: no launch was timed.
  * Threads:   LANE_COMPUTE's.
  */

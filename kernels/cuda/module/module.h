@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.h - the table of the CUDA backend.
  *
+ * Folder:    Units: none.
  * Ownership: static.
- * Units:     none.
  * Errors:    none.
  * Threads:   any.
  */

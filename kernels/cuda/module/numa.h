@@ -9,7 +9,6 @@
  * the process (numactl) stays.
  *
  * Ownership: none.
- * Units:     none.
  * Errors:    none: a failure is logged, and the thread stays as it is.
  * Threads:   binds the calling thread, and the threads that it starts afterwards.
  */
