@@ -18,8 +18,8 @@ enum {
     STORE_TRIES_MAX = 8,
     STORE_TRY_URI_MAX = 512,
     STORE_TRY_MARKER_MAX = 64,
-    /* Timeouts for all requests to one store, and for one request: an unreachable store gets three requests before its
-     * try ends, the first for two seconds. */
+    /* Timeouts for all requests to one store, and for one request. An unreachable store gets a first request of two
+     * seconds (store/s3/probe.c) and further ones before its check ends. */
     STORE_TRY_SEC = 8,
     STORE_TRY_REQUEST_SEC = 4,
 };

@@ -8,7 +8,8 @@
  * Ownership: fills the caller's Reach.
  * Units:     *_usec is microseconds.
  * Errors:    in Reach.r.
- * Threads:   the main thread; blocks for a second, and for five more if names cannot be looked up.
+ * Threads:   the main thread; blocks for a second. If names cannot be looked up, for five more: lookups begin for 2 s,
+ *            and the last one waits a second for each of three name servers.
  */
 #pragma once
 

@@ -7,7 +7,8 @@
  *     SDTRAIN_CUDA_LIBRARIES   folders, colon-separated; if it is set, no other place is searched
  *     the system               the libraries that the loader finds by name
  *     the toolkit              /usr/local/cuda/lib64
- *     a Python's wheels        site-packages/nvidia of VIRTUAL_ENV, of each python3 on the PATH, of /usr
+ *     a Python's wheels        site-packages/nvidia of VIRTUAL_ENV, of each python3 on the PATH; dist-packages/nvidia
+ *                              of /usr/local and /usr
  * A path that depends on the current folder, which others may write to, is never used.
  *
  * Ownership: static; the libraries are never closed.
