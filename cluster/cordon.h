@@ -76,8 +76,8 @@ static inline void cordon_drop(CordonRecord *record, size_t at)
 }
 
 /* Replaces the cause of the same identity, or adds a new cause. When the record is full, this first drops a cause that
- * only counts strikes. If there is none and the owner is not a job, it drops a cause owned by a job: that job sets the
- * cause again if it needs to. Returns the index, or -1 when the record is still full. */
+ * only counts strikes. If there is none and the owner is not a job, it drops a cause owned by a job, which the leader
+ * sets again if necessary. Returns the index, or -1 when the record is still full. */
 static inline int cordon_set(CordonRecord *record, const CordonCause *cause)
 {
     int at = cordon_find(record, cause->owner, cause->job, cause->machine_id);

@@ -22,7 +22,7 @@
 enum { PRICES_MAX = 1023 }; /* bytes of a list */
 
 #define COST_DOLLAR INT64_C(1000000)
-#define COST_PRICE_MAX (1000 * COST_DOLLAR) /* for one slot for one hour */
+#define COST_PRICE_MAX (1000 * COST_DOLLAR) /* the highest price of one slot for one hour */
 #define COST_RATE_MAX (RECORD_RANKS_MAX * COST_PRICE_MAX)
 #define COST_MAX (INT64_MAX / 2) /* the largest sum of money in a record */
 
@@ -97,7 +97,7 @@ static inline int64_t cost_of(int64_t rate, uint64_t usec)
                         COST_RATE_MAX); /* a rate that was read from a record may be out of range */
     if (r > 0 && usec / hour >= (uint64_t)COST_MAX / r)
         return COST_MAX;
-    /* r * 999999 is just below 2^64 */
+    /* This cannot overflow: r is at most COST_RATE_MAX, so r * 999999 is just below 2^64. */
     const uint64_t of_rest =
         (r * (rest / USEC_PER_SEC) + r * (rest % USEC_PER_SEC) / USEC_PER_SEC) / 3600;
     return MIN((int64_t)(r * (usec / hour) + of_rest), COST_MAX);

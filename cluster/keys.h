@@ -34,10 +34,10 @@ typedef enum KeyKind {
     KEY_KINDS,
 } KeyKind;
 
-const char *key_kind_name(KeyKind kind); /* "leader" */
-/* "/sdtrain/<cluster>/<kind>/"; kind -1: "/sdtrain/<cluster>/". */
+const char *key_kind_name(KeyKind kind); /* returns a name such as "leader" */
+/* Returns "/sdtrain/<cluster>/<kind>/", or with kind -1 "/sdtrain/<cluster>/". */
 const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX]);
-/* "/sdtrain/<cluster>/<kind>/<name>" */
+/* Returns "/sdtrain/<cluster>/<kind>/<name>". */
 const char *key_of(const char *cluster, KeyKind kind, const char *name, char ret[KEY_MAX]);
 const char *key_ranks(const char *cluster, const char *job, int64_t generation, const char *node,
                       char ret[KEY_MAX]);

@@ -30,19 +30,19 @@ enum {
     RECORD_RANKS_MAX = 16384,     /* ranks of one world */
     RECORD_COMMITS_MAX = 16,      /* commits kept in checkpoints/<job> */
     RECORD_REQUEST_MAX = 39,
-    RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
+    RECORD_INCIDENT_MAX = 95, /* length of an id: "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
-    RECORD_WAY_MAX = 23,        /* "signal 9" */
+    RECORD_WAY_MAX = 23,        /* how trainers end: "signal 9" */
     RECORD_RUNS_MAX = 8,        /* jobs in a node's history */
     RECORD_BY_MAX = 95,         /* requester's name: "anna@laptop, etcd user ops" */
     RECORD_DELIVERIES_MAX = 12, /* sinks in one alert record */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and a NUL */
     SINK_NAME_MAX = 31,
     RECORD_URIS_MAX = 4,      /* stores that nodes test for one request */
-    RECORD_PEERS_MAX = 16,    /* nodes to which the others connect for one request */
-    RECORD_REPORT_MAX = 2047, /* a node's answer to "doctor" */
+    RECORD_PEERS_MAX = 16,    /* nodes to which other nodes connect for one request */
+    RECORD_REPORT_MAX = 2047, /* bytes of a node's answer to "doctor" */
     RECORD_PRICE_CLASS_MAX = 47,
 };
 
@@ -56,8 +56,8 @@ typedef enum LeaderState {
 
 typedef struct LeaderDeath {
     char name[128];    /* the controller that died as leader */
-    char journal[256]; /* path of that controller's journal; empty: it had none */
-    uint64_t at_usec;  /* when that controller's key vanished */
+    char journal[256]; /* path of the dead controller's journal; empty: it had none */
+    uint64_t at_usec;  /* when the dead controller's key vanished */
 } LeaderDeath;
 
 enum { LEADER_DEATHS_MAX = 2 };
@@ -71,13 +71,13 @@ typedef struct LeaderRecord {
     LeaderState state;
     char journal[256]; /* path of the controller's journal; empty: it has none */
     char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
-    int deaths;        /* how many leaders in a row died on the same records before this leader */
-    int64_t records;   /* digest of those records, if deaths is not 0 */
+    int deaths;        /* how many leaders before this leader died in a row on unchanged records */
+    int64_t records;   /* digest of the unchanged records, if deaths is not 0 */
     uint64_t still_until_usec; /* the leader decides nothing before this time; 0: it decides */
-    int lease_sec;             /* the controller's setting; 0: unknown */
+    int lease_sec;             /* the controller's setting lease_sec; 0: unknown */
     /* Settings that affect decisions: "config" of docs/reference/journal.md, without admit; empty: unknown. */
     char settings[512];
-    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of these deaths, oldest first */
+    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest counted deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
 
@@ -107,9 +107,9 @@ typedef struct JobRun {
 /* A node's own file <state_dir>/history.json, which is not in etcd. */
 typedef struct HistoryRecord {
     char cluster[17];             /* etcd's cluster id, hex; empty: unknown */
-    int64_t revision;             /* the highest revision seen */
+    int64_t revision;             /* the highest revision of etcd that the node has seen */
     int64_t lease;                /* lease of the node's record as last put; 0: unknown */
-    JobRun runs[RECORD_RUNS_MAX]; /* newest last */
+    JobRun runs[RECORD_RUNS_MAX]; /* one entry per job, the newest last */
     size_t n_runs;
 } HistoryRecord;
 
@@ -136,13 +136,13 @@ typedef struct NodeRecord {
     uint64_t bad_slots;    /* bit i: the device of slot i must not be used; evidence tells why */
     uint64_t startup_usec; /* time limit for the node's trainers to become ready; 0: unknown */
     uint64_t memory_bytes; /* the machine's memory including swap; 0: unknown */
-    int n_gpus; /* GPUs seen since boot, slot i's being the i-th by PCI address; 0: none, or unknown */
-    JobRun runs[RECORD_RUNS_MAX]; /* only the entries with told set */
+    int n_gpus; /* GPUs seen since boot; slot i has the i-th by PCI address; 0: none, or unknown */
+    JobRun runs[RECORD_RUNS_MAX]; /* only the entries whose told is set */
     size_t n_runs;
     char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
     char log_dir[512]; /* a rank prints to <log_dir>/<job>/g<generation>/rank<r>.log */
     char features[64]; /* features that the node supports and has rights for, separated by blanks */
-    int lease_sec;     /* the node's setting; 0: unknown */
+    int lease_sec;     /* the node's setting lease_sec; 0: unknown */
     /* Lease and revision of the last record that another writer put under this node's name; 0: none recently. */
     int64_t stranger_lease;
     int64_t stranger_revision;
@@ -173,13 +173,13 @@ typedef struct HealthRecord {
     uint64_t bad_slots;
     uint64_t since_usec; /* when the verdict last changed */
     uint64_t at_usec;    /* when the record was written */
-    /* When the node left in order. 0: it did not, so the node is lost if nodes/<node> is missing. */
+    /* When the node left in order; 0: never. A node with 0 is lost if nodes/<node> is missing. */
     uint64_t left_usec;
     HealthProbeRecord probes[RECORD_PROBES_MAX];
     size_t n_probes;
-    /* JSON printed by `sdtrainer doctor` for the newest "doctor" request; empty: no such request. */
+    /* JSON printed by `sdtrainer doctor` for the newest "doctor" request; empty: there was no request. */
     char report[RECORD_REPORT_MAX + 1];
-    char report_id[RECORD_REQUEST_MAX + 1]; /* id of that "doctor" request */
+    char report_id[RECORD_REQUEST_MAX + 1]; /* id of the "doctor" request */
 } HealthRecord;
 
 /* ---- cordons/<node>: written by sdctl and the leader; read with cordon.h ----
@@ -193,19 +193,19 @@ typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARA
 typedef enum CordonOwner {
     CORDON_OPERATOR, /* set by sdctl node cordon|drain, for any machine with the node's name */
     CORDON_MACHINE,  /* set by the leader for strikes, a verdict or a lost slot */
-    CORDON_JOB,      /* set by the leader for one job: its strikes, or it refuses the machine */
+    CORDON_JOB,      /* set by the leader for one job that has strikes or refuses the machine */
 } CordonOwner;
 
 typedef struct CordonCause {
     CordonOwner owner;
     char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job of this cause */
-    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the submission of that job */
-    char machine_id[33]; /* this machine under any name; empty: any machine of the node's name */
+    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the submission of the job */
+    char machine_id[33]; /* the machine, under any name; empty: any machine of the node's name */
     CordonMode mode;     /* CORDON_NONE: the cause only counts strikes */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until a person uncordons the node */
-    int strikes; /* CORDON_JOB: strikes of that submission; CORDON_MACHINE: of earlier ones */
+    int strikes; /* CORDON_JOB: strikes of `submission`; CORDON_MACHINE: of earlier submissions */
     char way[RECORD_WAY_MAX + 1]; /* CORDON_JOB: how all trainers ended; empty: in different ways */
     char by[RECORD_BY_MAX + 1];   /* CORDON_OPERATOR: requester, self-reported; may be empty */
 } CordonCause;
@@ -218,7 +218,7 @@ typedef struct CordonRecord {
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
 
-enum { RECORD_SOURCES_MAX = 33 * 129 }; /* size of a text of dataset_sources_format() */
+enum { RECORD_SOURCES_MAX = 33 * 129 }; /* size of a text that dataset_sources_format() makes */
 
 typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
@@ -251,8 +251,8 @@ typedef struct WorldRun { /* consecutive ranks on one node */
     uint64_t slots;       /* bit mask; ranks are assigned to slots in rising order */
 } WorldRun;
 
-/* Whether rank 0 first searches the checkpoint folder. It does so when no commit is known. Its node writes the
- * checkpoints found into checkpoints/<job>, and the next world resumes from the newest. */
+/* Whether rank 0 first searches the checkpoint folder. Rank 0 does so when no commit is known. Its node writes
+ * the checkpoints found into checkpoints/<job>, and the next world resumes from the newest. */
 typedef enum ResumeFind {
     FIND_NOTHING, /* do not search: resume as the resume point says */
     FIND_ANY,     /* search; if the folder has no checkpoint, resume as the resume point says */
@@ -270,7 +270,7 @@ typedef struct ResumePoint {
 
 typedef struct WorldRecord {
     int64_t generation;
-    int size; /* ranks */
+    int size; /* number of ranks */
     WorldRun *runs;
     size_t n_runs;
     ResumePoint resume;
@@ -295,7 +295,7 @@ typedef struct SecretRecord {
     char secret[SECRET_TEXT_BYTES]; /* hexadecimal digits; secret_record_clear() wipes them */
 } SecretRecord;
 
-/* Words in NodeRecord.features: the node reads secrets; the node answers "doctor" requests. */
+/* Words in NodeRecord.features. "secrets": the node reads secrets. "doctor": the node answers "doctor" requests. */
 #define FEATURE_SECRETS "secrets"
 #define FEATURE_DOCTOR "doctor"
 bool node_knows(const NodeRecord *node, const char *feature);
@@ -330,10 +330,10 @@ const char *job_phase_name(JobPhase phase);
 
 typedef struct PastWorld {
     int64_t generation;
-    int size;     /* ranks */
+    int size;     /* number of ranks */
     int64_t step; /* the step from which the world resumed */
     uint64_t decided_usec;
-    char reason[96]; /* cut to fit */
+    char reason[96]; /* a longer reason is cut */
 } PastWorld;
 
 /* The cost of the job so far, in micro-dollars; cost.h has the functions for it. */
@@ -347,15 +347,15 @@ typedef struct CostMeter {
 /* The job's total time in each kind of phase since its first world was decided, without the present phase. */
 typedef struct PhaseSpent {
     uint64_t start_usec, running_usec, recovery_usec;
-    uint64_t resize_usec; /* resizing or stopping */
-    uint64_t idle_usec;   /* pending, or stopped and started again */
+    uint64_t resize_usec; /* time in the phases resizing and stopping */
+    uint64_t idle_usec;   /* time pending, and from an end to a new start */
 } PhaseSpent;
 
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
-    bool go;    /* this generation may join: the old one is dead or excluded */
-    bool leave; /* resize, drain, stop: rank 0 must finish the step, save and exit */
+    bool go;    /* this generation may join: the old generation is dead or excluded */
+    bool leave; /* rank 0 must finish the step, save and exit, for a resize, drain or stop */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     int64_t furthest_step; /* the job's furthest completed step when this generation began */
@@ -377,9 +377,9 @@ typedef struct PhaseRecord {
     size_t n_worlds;
     char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
     CommitMark committed;    /* the newest commit when the record was written, or a newer commit */
-    int64_t furthest_resume; /* furthest step from which a world resumed, struck out or not */
-    char dies_by[RECORD_WAY_MAX + 1]; /* how trainers die on any machine; empty: not known */
-    uint64_t dies_usec;               /* when a trainer last died in that way */
+    int64_t furthest_resume; /* the furthest step of a resume, even if its commit is struck out */
+    char dies_by[RECORD_WAY_MAX + 1]; /* how trainers die, whatever the machine; "": unknown */
+    uint64_t dies_usec;               /* when a trainer last died in the way dies_by */
     int64_t serial; /* how often the record was written, so a lower serial marks an older copy */
     CostMeter cost;
 } PhaseRecord;
@@ -426,9 +426,9 @@ typedef struct RanksRecord {
     size_t n_ranks;
     /* When the previous generation's ranks on this node were confirmed dead; 0: none ran. */
     uint64_t killed_usec;
-    int64_t first_step; /* by rank 0's node: the first step completed; 0: none yet */
+    int64_t first_step; /* in the record of rank 0's node: the first completed step; 0: none */
     uint64_t first_step_usec;
-    bool left;     /* all ranks exited 0 on request */
+    bool left;     /* all ranks exited with code 0, on request */
     bool finished; /* the job's last step is done and committed */
 } RanksRecord;
 
@@ -447,7 +447,7 @@ typedef struct CheckpointCommit {
     bool struck_out;
     uint64_t at_usec;
     char plans[HASH_TEXT_BYTES]; /* hash of the plan set in use; empty: none, or an older writer */
-    /* Id of a `job recover` that named this commit: its world may take the folder over, once; empty: none did. */
+    /* Id of the `job recover` that named this commit, and whose world may take the folder over once; empty: none. */
     char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
@@ -475,7 +475,7 @@ static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
 typedef struct ProgressRecord {
     int64_t generation, step, steps;
     double loss;
-    double grad_norm, lr; /* at that step; 0 or NAN: unknown */
+    double grad_norm, lr; /* values at the field step; 0 or NAN: unknown */
     double samples_per_sec, step_sec;
     double saving_sec; /* how long rank 0 has waited for saves since this world's first step */
     int64_t samples_seen;
@@ -491,8 +491,8 @@ typedef struct ProgressRecord {
     int waits_rank;
     int64_t diverging_since; /* the step at which divergence began; 0: training does not diverge */
     char diverging[160];     /* a text for people: which value is too large */
-    int64_t metrics_lost;    /* steps whose metrics are lost; 0: none */
-    int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
+    int64_t metrics_lost;    /* number of steps whose metrics are lost */
+    int64_t metrics_lost_first, metrics_lost_last; /* the first and last step with lost metrics */
     CommitMark committed; /* the newest commit, written in the transaction of the commit */
 } ProgressRecord;
 
@@ -527,7 +527,7 @@ typedef struct IncidentRecord {
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
     bool ended;         /* resolved because the job ended, without a recovery */
-    int64_t lost_steps; /* steps that must be trained again */
+    int64_t lost_steps; /* number of steps that must be trained again */
     /* The step reached when the recovery began; 0: unknown, or an earlier incident began the recovery. */
     int64_t reached_step;
     /* Duration of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide when the new
@@ -535,7 +535,7 @@ typedef struct IncidentRecord {
      * ranks are ready. replay lasts from the new world's first step until the old world's last step is repeated. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
     uint64_t first_step_usec; /* time of the next world's first step; 0: not yet */
-    uint64_t hold_until_usec; /* "nodes-vanished" only: the latest end of the wait; otherwise 0 */
+    uint64_t hold_until_usec; /* "nodes-vanished": latest end of the wait for the nodes; else 0 */
     int hold_nodes;           /* "nodes-vanished" only: number of nodes before they vanished */
 } IncidentRecord;
 
@@ -631,14 +631,14 @@ enum {
 typedef struct LogPlace {
     int rank;
     int64_t file;   /* the node's number for the log file; 0: the file in which the tail begins */
-    int64_t offset; /* bytes in that file */
+    int64_t offset; /* position in the file, in bytes */
 } LogPlace;
 
 typedef struct LogRequestRecord {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int64_t seq; /* number of this request, from 1; the answer repeats it */
-    bool follow; /* wait for new lines before an answer; false: answer with end when all is read */
+    bool follow; /* true: the node waits for new lines; false: it sets `end` when all is read */
     int64_t tail_bytes; /* for each rank: how many bytes before the end of its log reading starts */
     /* Minimum time between two answers of the node, unless more text is ready at once. */
     int64_t pause_usec;
@@ -663,10 +663,10 @@ typedef struct LogLinesRecord {
         text; /* the texts of all parts, joined; UTF-8 without control characters except line ends and tabs */
     bool more; /* more text is ready now */
     bool end;  /* everything is read, and the node has dropped the request */
-    char refused[RECORD_TEXT_MAX + 1]; /* why the node refuses the request; empty: it accepts */
+    char refused[RECORD_TEXT_MAX + 1]; /* why the node refuses the request; empty: no refusal */
 } LogLinesRecord;
 
-/* Words in NodeRecord.features: the node serves log requests; the node's etcd user may write every node's record. */
+/* In NodeRecord.features. logs: the node serves log requests. shared: its etcd user may write every node's record. */
 #define FEATURE_LOGS "logs"
 #define FEATURE_SHARED "shared"
 

@@ -5,11 +5,10 @@
 #include <string.h>
 
 /* Derives the outcome from the answer's words. Nodes and leaders of older versions write only the answer and leave the
- * outcome open. */
+ * outcome open. Versions up to 1.4 also refused with the second text below. */
 static RequestOutcome outcome_in_words(const char *answer)
 {
-    static const char refused[] = "refused",
-                      not_training[] = "the job is not training now"; /* of 1.4 and older */
+    static const char refused[] = "refused", not_training[] = "the job is not training now";
     if (!*answer)
         return REQUEST_OPEN;
     return strncmp(answer, refused, sizeof(refused) - 1) == 0 || strcmp(answer, not_training) == 0

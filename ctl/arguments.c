@@ -35,8 +35,8 @@ static const CommonOption common[] = {
 enum {
     /* Getopt's code for a verb's first option; greater than the codes of letters. */
     LONG_FIRST = 256,
-    OPTIONS_MAX = 32, /* options of one verb */
-    OWNERS_MAX = 3,   /* verbs that an error names as having the option */
+    OPTIONS_MAX = 32, /* the largest number of options of one verb */
+    OWNERS_MAX = 3,   /* the largest number of verbs that an error names as having an option */
 };
 
 static size_t n_own(const CtlVerb *verb) { return verb->options ? verb->options->n : 0; }
@@ -58,7 +58,7 @@ const void *arguments_own(const Arguments *a) { return a->own.bytes; }
 
 /* ---- what is printed ---- */
 
-/* "-f FILE", "--world N" */
+/* Prints an option as the usage line shows it: "-f FILE" or "--world N". */
 static void print_option(FILE *to, const CtlOption *t)
 {
     if (t->letter)
@@ -211,10 +211,11 @@ static const char *take(const CtlOption *t, const char *value, void *values)
     return NULL;
 }
 
-/* Makes getopt's lists with only the verb's own options, because a letter such as -f can differ between verbs. */
+/* Makes the two lists that getopt reads. They have only the options that this verb accepts, because a letter such as -f
+ * can name different options in different verbs. */
 static void list_options(const CtlVerb *verb, struct option *ret, char *ret_letters)
 {
-    *ret_letters++ = ':'; /* getopt then distinguishes a missing value from an unknown option */
+    *ret_letters++ = ':'; /* so that getopt distinguishes a missing value from an unknown option */
     *ret_letters++ = 'h';
     *ret++ = (struct option){"help", no_argument, NULL, 'h'};
     const CtlOption *t;
@@ -260,7 +261,7 @@ static int refuse_with_usage(const CtlVerb *verb, const char *format, ...)
     return CTL_USAGE;
 }
 
-/* Returns a text that names the verb which lists such operands, or "" if there is none. */
+/* Returns a text that names the verb which lists the possible values of the operand, or "" if no verb lists them. */
 static const char *names_from(const char *operand)
 {
     return strncmp(operand, "NAME", 4) == 0  ? "; sdctl job list shows all jobs"
@@ -356,7 +357,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
             return arguments_refuse(verb, "--%s takes %s, not \"%s\"", t->name, wanted, optarg);
         given[at] = true;
     }
-    const bool two = verb->operand && strchr(verb->operand, ' '); /* "NAME [MANIFEST]" */
+    const bool two = verb->operand && strchr(verb->operand, ' '); /* such as "NAME [MANIFEST]" */
     if (two && argc - optind == 2)
         ret->second = argv[--argc];
     if (argc - optind > (verb->operand ? 1 : 0))

@@ -21,9 +21,9 @@ struct Arguments {
     ClientOptions client;
     bool json;
     const char *dir;     /* --dir of `sdctl dev`; NULL: not given */
-    const char *operand; /* NULL: not given, allowed only if the operand is optional: "[NAME]" */
+    const char *operand; /* NULL: not given, because the operand is optional: "[NAME]" */
     const char *second;  /* the second operand; NULL: not given */
-    union {              /* the verb's own options: arguments_own() */
+    union {              /* the values of the verb's own options, which arguments_own() returns */
         char bytes[ARGUMENT_OWN_MAX];
         max_align_t align;
     } own;

@@ -97,7 +97,7 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
     return 0;
 }
 
-/* Each call makes a new id, because another host may have used the same id in the same microsecond. */
+/* Each call gives the request a new id, because another host may have made the same id in the same microsecond. */
 void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
                          char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put)
 {
@@ -144,8 +144,8 @@ typedef struct Watching {
     ClientEventHandler handler;
     void *userdata;
     int r;
-    bool listed;         /* the present state is known */
-    uint64_t heard_usec; /* last time when the stream was connected */
+    bool listed;         /* the watch has passed on the present state */
+    uint64_t heard_usec; /* the last time when the watch's stream was connected */
     bool silent;
 } Watching;
 
@@ -170,7 +170,7 @@ static void print_silence(Watching *w, bool connected, uint64_t now)
         return;
     if (silent != w->silent && isatty(STDOUT_FILENO)) {
         printf("\r\033[K");   /* erases a line of progress on the terminal */
-        (void)fflush(stdout); /* an error loses only that erasure */
+        (void)fflush(stdout); /* if fflush() fails, the progress line stays */
     }
     if (silent != w->silent)
         fprintf(stderr, "sdctl: etcd at %s %s\n", w->client->endpoints,
@@ -220,7 +220,7 @@ static int on_request_event(const EtcdEvent *event, void *userdata)
     Error err = ERROR_INIT;
     if (!event)
         return *awaited->request->answer != '\0';
-    /* For a record of another writer, the deadline still ends the wait. */
+    /* A record that cannot be decoded is ignored; if no other record follows, the deadline ends the wait. */
     if (event->kind == ETCD_EVENT_PUT && strcmp(event->kv.key, awaited->key) == 0 &&
         request_record_decode(awaited->key, event->kv.value, event->kv.n_value, &request, &err) ==
             0)

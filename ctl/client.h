@@ -15,9 +15,9 @@
 enum { CLIENT_TIMEOUT_SEC = 3 };
 
 typedef struct ClientOptions {
-    const char *etcd;    /* --etcd; NULL: SDTRAIN_ETCD */
-    const char *cluster; /* --cluster; NULL: SDTRAIN_CLUSTER, else "default" */
-    const char *context; /* --context; NULL: not given */
+    const char *etcd;    /* value of --etcd; NULL: SDTRAIN_ETCD is used */
+    const char *cluster; /* value of --cluster; NULL: SDTRAIN_CLUSTER, else "default" */
+    const char *context; /* value of --context; NULL: not given */
 } ClientOptions;
 
 typedef struct CtlClient {
@@ -26,8 +26,8 @@ typedef struct CtlClient {
     char cluster[64];
     char endpoints[256];    /* all endpoints as one text, for errors */
     uint64_t patience_usec; /* time limit of client_watch() for reading the present state */
-    bool is_quiet;          /* set by a caller that shows silent_usec itself */
-    /* Since when etcd does not answer client_watch(), realtime; 0: it answers. */
+    bool is_quiet;          /* the caller shows silent_usec, so client_watch() prints nothing */
+    /* When etcd stopped answering client_watch(), in realtime; 0: etcd answers. */
     uint64_t silent_usec;
 } CtlClient;
 
@@ -42,7 +42,7 @@ int client_open_for_node(const ClientOptions *options, const char *node, CtlClie
                          Error *err);
 void client_close(CtlClient *client);
 
-/* Reads one key, or with prefix set all keys that begin with this key. */
+/* Reads one key, or if prefix is true, all keys that begin with `key`. */
 int client_get(CtlClient *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
 /* Runs one transaction; *ret_done tells whether its comparisons were true. */
 int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
@@ -62,13 +62,13 @@ void client_make_request(const CtlClient *client, RequestRecord *request, char *
 /* Watches all records under the cluster's prefix. Calls handler with each event in order, first with the present state,
  * and with event NULL after each batch. The watch ends when handler returns a non-zero value, which client_watch()
  * returns. -ETIMEDOUT: the present state was read, and timeout_usec has passed. -ECANCELED: the event loop was told to
- * exit. If etcd stops answering later, client_watch() prints this on standard error and keeps waiting. */
+ * exit. If etcd stops answering later, client_watch() prints a message on standard error and keeps waiting. */
 typedef int (*ClientEventHandler)(const EtcdEvent *event, void *userdata);
 int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
                  uint64_t timeout_usec, Error *err);
 
-/* Waits for the answer to a request of client_request() and stores the answered record in *request. Errors are those of
- * client_watch(). */
+/* Waits for the answer to a request of client_request() and stores the answered record in *request. Returns the errors
+ * of client_watch(). */
 int client_await(CtlClient *client, RequestRecord *request, double timeout_sec, Error *err);
 
 /* Prints the error on standard error and returns the exit code for r. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the length of the line without its fields: " JOB=a GENERATION=3", which end the line. */
+/* Returns the length of the line without the fields at its end, such as " JOB=a GENERATION=3". */
 static size_t words_end(const char *line)
 {
     size_t end = strlen(line);

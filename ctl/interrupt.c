@@ -19,7 +19,7 @@ static void on_interrupt(int number)
     int before = errno;
     (void)!write(STDERR_FILENO, text, n_text); /* a failure cannot be reported */
     errno = before;
-    (void)raise(number); /* as for write() */
+    (void)raise(number); /* a failure cannot be reported */
 }
 
 void interrupt_print(const char *format, ...)
@@ -28,7 +28,7 @@ void interrupt_print(const char *format, ...)
     size_t used = (size_t)snprintf(text, sizeof(text), "\nsdctl: ");
     va_list ap;
     va_start(ap, format);
-    /* Not cut: names are short. */
+    /* The text is not cut, because the names in it are short. */
     (void)vsnprintf(text + used, sizeof(text) - used - 1, format, ap);
     va_end(ap);
     used = strlen(text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.h - prints a text at Ctrl-C in a verb that only watches or waits: what the verb waited for continues
- * without it.
+/* interrupt.h - prints a text at Ctrl-C in a verb that only watches a job or waits for it: the job continues without
+ * the verb.
  *
  * Ownership: the text is copied.
  * Threads:   call from the main thread; any thread may receive the signal.

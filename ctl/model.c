@@ -95,7 +95,7 @@ bool model_is_admitted(const Model *m, const NodeRecord *node)
 const NodeRecord *model_shared_user(const Model *m)
 {
     if (m->n_candidates == 0 || *m->candidates[0].record.admit)
-        return NULL; /* the list limits which nodes get ranks */
+        return NULL; /* there is no leader, or its list names the admitted nodes */
     for (size_t i = 0; i < m->n_nodes; i++)
         if (node_knows(&m->nodes[i], FEATURE_SHARED))
             return &m->nodes[i];
@@ -221,7 +221,7 @@ static int feed_node(Model *m, Fed *f, const char *name)
     if (!known)
         (void)insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at);
     int r = DECODE(node_record, &m->nodes[at]);
-    /* The name in the key counts. */
+    /* The name in the key counts, not the name in the record. */
     (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name);
     return r;
 }
@@ -232,7 +232,8 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
     if (!cordon)
         return 0;
     int r = DECODE(cordon_record, cordon);
-    (void)snprintf(cordon->node, sizeof(cordon->node), "%s", name); /* the name in the key counts */
+    /* The name in the key counts, not the name in the record. */
+    (void)snprintf(cordon->node, sizeof(cordon->node), "%s", name);
     if (r < 0) { /* an unreadable record counts as a cordon */
         cordon->causes[0] = (CordonCause){.mode = CORDON_CORDON};
         cordon->n_causes = 1;
@@ -246,7 +247,8 @@ static int feed_health(Model *m, Fed *f, const char *name)
     if (!health)
         return 0;
     int r = DECODE(health_record, health);
-    (void)snprintf(health->node, sizeof(health->node), "%s", name); /* the name in the key counts */
+    /* The name in the key counts, not the name in the record. */
+    (void)snprintf(health->node, sizeof(health->node), "%s", name);
     return r;
 }
 
@@ -344,7 +346,7 @@ static int feed_candidate(Model *m, Fed *f)
     Candidate new = {.create_revision = f->event->kv.create_revision};
     (void)snprintf(new.key, sizeof(new.key), "%s", f->key);
     int r = leader_record_decode(f->key, f->text, f->n, &new.record, &f->err);
-    if (r < 0) /* of another version, but may still be the leader */
+    if (r < 0) /* its record is of another version, but the candidate may lead */
         (void)snprintf(new.record.name, sizeof(new.record.name), "unknown");
     for (at = 0; at < m->n_candidates; at++)
         if (m->candidates[at].create_revision > new.create_revision)
@@ -590,7 +592,8 @@ static double mean_step_sec(const ModelJob *job)
     return 0;
 }
 
-/* Returns the seconds of the present world's steps up to now. Negative: the values in the phase record are complete. */
+/* Returns the seconds of the present world's steps up to now. A negative value: there is nothing to add to
+ * the values in the phase record. */
 static double kept_sec(const ModelJob *job)
 {
     const ProgressRecord *p = &job->progress;
@@ -607,7 +610,8 @@ static double since_start(const ModelJob *job)
     return (double)(job->progress.at_usec - job->phase.started_usec) * 1e-6;
 }
 
-/* The leader writes the goodput when a phase changes; in between, the present world's steps are added here. */
+/* The leader writes the goodput when a phase changes; between two changes, this function adds the time of
+ * the present world's steps. */
 double model_goodput(const ModelJob *job)
 {
     const PhaseRecord *phase = &job->phase;

@@ -26,7 +26,7 @@ typedef struct ModelJob {
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    RanksRecord *ranks; /* of the present generation and of older ones not yet deleted */
+    RanksRecord *ranks; /* ranks records of all generations that still have some */
     size_t n_ranks;
     int64_t arrival; /* create revision of the spec, which orders the queue */
     int64_t desired_revision, spec_revision, world_revision; /* mod revisions; 0: no record */
@@ -49,13 +49,13 @@ typedef struct Model {
     size_t n_nodes;
     CordonRecord *cordons;
     size_t n_cordons;
-    HealthRecord *health; /* of present and of former nodes */
+    HealthRecord *health; /* records of present and of former nodes */
     size_t n_health;
     IncidentRecord *incidents; /* sorted by time */
     size_t n_incidents;
     AlertRecord *alerts;
     size_t n_alerts;
-    Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first is the leader */
+    Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first candidate is the leader */
     size_t n_candidates;
     RequestRecord *requests;
     size_t n_requests;
@@ -95,14 +95,15 @@ const NodeRecord *model_shared_user(const Model *m);
 bool model_is_admitted(const Model *model, const NodeRecord *node);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
-/* Returns the strongest cause for the node's machine, for one job, or with job NULL for all jobs; NULL: none. */
+/* Returns the strongest cause that keeps the node's machine from running this job, or with job NULL any job. Returns
+ * NULL if there is no cause. */
 const CordonCause *model_cause(const Model *model, const char *node, const char *job);
 const HealthRecord *model_health(const Model *model, const char *node);
 
 /* Returns the record of the incident's notifications, or NULL while there is none. */
 const AlertRecord *model_alert(const Model *model, const IncidentRecord *incident);
 
-/* Numbers of jobs and nodes, and the leader's limits, beyond which it ignores them. */
+/* Numbers of jobs and nodes, and the leader's limits, beyond which the leader ignores jobs and nodes. */
 typedef struct Crowd {
     int jobs, max_jobs; /* max_jobs 0: no leader, or its limit is unknown */
     int ended;          /* how many of the jobs have ended */

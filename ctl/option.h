@@ -34,23 +34,23 @@ typedef struct OptionTexts {
 
 /* How an option's value is parsed into its field. */
 typedef enum CtlOptionKind {
-    TAKES_NOTHING, /* bool */
-    TAKES_TEXT,    /* const char *; NULL: not given */
-    TAKES_TEXTS,   /* OptionTexts: may be given several times */
-    TAKES_WHOLE,   /* int in min..max */
-    TAKES_SECONDS, /* double */
-    TAKES_TIME,    /* uint64_t, realtime; 0: not given */
-    TAKES_FORMAT,  /* bool; true: json */
+    TAKES_NOTHING, /* the field is a bool */
+    TAKES_TEXT,    /* the field is a const char *; NULL: not given */
+    TAKES_TEXTS,   /* the field is an OptionTexts: the option may be given several times */
+    TAKES_WHOLE,   /* the field is an int in min..max */
+    TAKES_SECONDS, /* the field is a double */
+    TAKES_TIME,    /* the field is a uint64_t, in realtime; 0: not given */
+    TAKES_FORMAT,  /* the field is a bool; true: JSON */
 } CtlOptionKind;
 
 typedef struct CtlOption {
     const char *name;  /* without "--" */
-    char letter;       /* '\0': none */
+    char letter;       /* 'f' for -f; '\0': the option has no letter */
     const char *value; /* kind of value, as "FILE"; NULL: the option has no value */
     const char *about;
     CtlOptionKind kind;
     size_t offset;      /* offset of the option's field in the struct */
-    int min, max;       /* bounds, for TAKES_WHOLE */
+    int min, max;       /* for TAKES_WHOLE: bounds of the value */
     const char *wanted; /* for TAKES_WHOLE: describes a good value, for errors */
     bool is_needed;
 } CtlOption;
@@ -72,7 +72,7 @@ typedef struct CtlOptions {
 #define TAKES_NUMBER(field, min_, max_, wanted_)                                                   \
     TAKES(WHOLE, field), .min = min_, .max = max_, .wanted = wanted_
 
-/* Rows for options of several verbs. The verb's struct needs a field of the name used here. */
+/* Rows for options of several verbs. The verb's struct needs a field with the name that the macro uses. */
 #define OPTION_TIMEOUT                                                                             \
     {                                                                                              \
         "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)     \

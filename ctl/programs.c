@@ -41,7 +41,7 @@ int programs_run_trainer(const char *const *arguments, Error *err)
     (void)snprintf(program, sizeof(program), "%s/sdtrainer", folder);
     for (; *arguments; arguments++) {
         assert(n <= PROGRAMS_ARGUMENTS_MAX);
-        argv[n++] = (char *)*arguments; /* execv() does not write to them */
+        argv[n++] = (char *)*arguments; /* execv() does not write to the arguments */
     }
     if (access(program, X_OK) < 0)
         return error_errno(err, -errno, "cannot run %s", program);

@@ -75,7 +75,7 @@ void table_add(Table *t, Paint paint, const char *format, ...)
     Cell *cell = &t->cells[t->n_cells++];
     char text[1500];
     va_start(ap, format);
-    (void)vsnprintf(text, sizeof(text), format, ap); /* texts of records are shorter */
+    (void)vsnprintf(text, sizeof(text), format, ap); /* not cut: texts of records are shorter */
     va_end(ap);
     *cell = (Cell){memory_text(text), paint};
 }
@@ -137,8 +137,8 @@ static void print_row(const Table *t, const Cell *cells, const int *widths, int 
         else
             print_folded(text, indent, width);
         printf("%s", paint ? paint_text(PAINT_NONE) : "");
-        const bool last =
-            i + 2 == t->n_columns && cells && !*cells[i + 1].text; /* needs no padding */
+        /* No padding is needed before an empty last cell. */
+        const bool last = i + 2 == t->n_columns && cells && !*cells[i + 1].text;
         if (i + 1 < t->n_columns && !last)
             printf("%*s", widths[i] - width_of(text, SIZE_MAX) + GAP, "");
         indent += widths[i] + GAP;

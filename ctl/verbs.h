@@ -30,7 +30,7 @@ typedef struct CtlVerb {
     const char *noun; /* "job"; NULL: the verb has no noun */
     const char *name;
     int (*run)(const Arguments *a);
-    const char *operand;       /* "NAME"; NULL: none */
+    const char *operand;       /* the operand as usage shows it: "NAME"; NULL: none */
     unsigned common;           /* set of CtlCommon */
     const CtlOptions *options; /* the verb's own options; NULL: none */
     const char *about;         /* one sentence for --help */
@@ -47,5 +47,6 @@ int simulate(const Arguments *a);
 int completion(const Arguments *a);
 
 /* Implements `sdctl complete WORD... CURRENT`, which the shells' completion scripts call. Prints the candidates for the
- * last word, one per line: "word<TAB>meaning". A line "<files>" or "<folders>" makes the shell complete those. */
+ * last word, one per line: "word<TAB>meaning". A line "<files>" or "<folders>" makes the shell complete names of
+ * files or folders. */
 int completion_words(int n, char **words);

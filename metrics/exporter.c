@@ -107,7 +107,7 @@ static double count_fds(void)
     while (folder && readdir(folder))
         n++;
     if (folder)
-        (void)closedir(folder); /* cannot lose data: opened for reading */
+        (void)closedir(folder); /* nothing was written, so no data can be lost */
     return MAX(n - 3, 0);       /* without ".", ".." and the folder's own descriptor */
 }
 

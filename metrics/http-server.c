@@ -22,8 +22,8 @@ enum {
     /* Extra places for connections that are shut down to make room and close in the next run. libmicrohttpd accepts at
      * most 10 connections per run, so 32 are enough. */
     LEAVING_MAX = 32,
-    /* Length of the kernel's queue, large so that many waiting clients do not block others; the kernel may reduce
-     * it. */
+    /* Length of the kernel's queue, large so that many waiting clients do not block other clients; the kernel may
+     * reduce it. */
     BACKLOG = 4096,
     PEER_BYTES = 16,
 };
@@ -267,8 +267,9 @@ static void name_peer(struct MHD_Connection *connection, uint8_t ret[PEER_BYTES]
         memcpy(ret, &v6->sin6_addr, 8);
 }
 
-/* Returns the oldest connection that has finished its request, or has not, as `finished` tells, and counts all such
- * connections. Viewers are skipped. With peer not NULL, only connections of this peer count. */
+/* Returns the oldest connection whose request is finished, or with `finished` false, whose request is unfinished.
+ * Stores in *ret_n how many connections there are of the same kind. Viewers are skipped. With peer not NULL,
+ * only connections of this peer count. */
 static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int *ret_n)
 {
     Visit *found = NULL;
@@ -335,8 +336,8 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         }
 }
 
-/* Ends connections that are past their deadline, because libmicrohttpd ends only idle connections, not slow ones.
- * Returns the next deadline. */
+/* Ends connections that are past their deadline, because libmicrohttpd ends only idle connections, not slow
+ * connections. Returns the next deadline. */
 static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
 {
     uint64_t next_usec = USEC_INFINITY;

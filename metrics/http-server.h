@@ -6,10 +6,10 @@
  * reads or writes slowly.
  *
  * A client cannot block other clients. If all places are taken, a new connection replaces the oldest connection that
- * has not finished its request, or else the oldest that does not read its answer. Before that limit, an address that
- * has HTTP_UNFINISHED_MAX connections with unfinished requests loses the oldest of these. Connections with finished
- * requests are not counted per address, because a reverse proxy has only one address. HTTP_RESERVED places are only for
- * pages that are `reserved`.
+ * has not finished its request, or else the oldest connection that does not read its answer. Before that limit, an
+ * address that has HTTP_UNFINISHED_MAX connections with unfinished requests loses the oldest of these connections.
+ * Connections with finished requests are not counted per address, because a reverse proxy has only one address.
+ * HTTP_RESERVED places are only for pages that are `reserved`.
  *
  * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
  * viewers, and more viewers are refused with a text (503), so that there is always room for pages. A viewer stays
@@ -46,14 +46,14 @@ typedef struct HttpRequest {
 
 typedef struct HttpAnswer {
     int status;
-    const char *type; /* Content-Type */
+    const char *type; /* the header Content-Type */
     const char *text; /* malloc()ed; the server frees it */
     size_t n_text;
-    const char *policy; /* Content-Security-Policy; NULL: none */
+    const char *policy; /* the header Content-Security-Policy; NULL: none */
     bool keep;          /* the text is static and must not be freed */
 
     /* If set, the answer is a stream, and text is ignored. Each call returns the next bytes, which stay valid until the
-     * next call; 0: no data now, try again after http_server_wake(); -errno: the stream has ended. */
+     * next call; 0: there is no data until http_server_wake(); -errno: the stream has ended. */
     ssize_t (*next)(void *viewer, const char **ret);
     void (*leave)(void *viewer); /* called once, after the connection was closed */
     void *viewer;

@@ -12,7 +12,7 @@
 
 typedef struct ChannelField {
     const char *name, *kind;
-    unsigned types; /* one bit per ChannelType */
+    unsigned types; /* the message types with this field, one bit per ChannelType */
     bool newer;     /* may be missing: older versions do not send it */
 } ChannelField;
 

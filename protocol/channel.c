@@ -42,7 +42,7 @@ typedef struct ChannelFieldRow {
             types_                                                                                 \
     }
 #define FIELD(n, kind, types) ROW(#n, n, kind, JSON_REQUIRED, types)
-/* A field that older programs do not send; it is then 0. */
+/* A field that older programs do not send. If the field is missing, its member is 0. */
 #define NEWER(n, member, kind, types) ROW(#n, member, kind, JSON_OPTIONAL, types)
 #define T(t) (1u << CHANNEL_##t)
 #define ASSIGN(n, kind, how) ROW(#n, assign.n, kind, how, T(ASSIGN))

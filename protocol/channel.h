@@ -41,22 +41,22 @@ enum {
 
 typedef enum ChannelType {
     /* daemon -> trainer */
-    CHANNEL_ASSIGN,     /* job spec, generation, rank, world, resume manifest */
-    CHANNEL_GO,         /* rendezvous address: join now */
+    CHANNEL_ASSIGN,     /* has the job spec, generation, rank, world and manifest to restore */
+    CHANNEL_GO,         /* has the rendezvous address, where the rank must join now */
     CHANNEL_ALIVE,      /* re-arms the dead-man timer for alive_usec */
-    CHANNEL_CHECKPOINT, /* save after this step and continue */
-    CHANNEL_STOP,       /* finish the step, save, exit 0 (to rank 0 only) */
+    CHANNEL_CHECKPOINT, /* rank 0 must save after this step and continue */
+    CHANNEL_STOP,       /* rank 0 must finish the step, save and exit with code 0 */
     CHANNEL_COMMITTED,  /* the checkpoint of `step` is recorded in etcd */
     CHANNEL_REFUSED,    /* etcd refused the commit: this world has ended */
     /* trainer -> daemon */
-    CHANNEL_HELLO,      /* the process runs; has its pid */
-    CHANNEL_RENDEZVOUS, /* rank 0: address of its rendezvous store */
+    CHANNEL_HELLO,      /* the process runs; has the pid */
+    CHANNEL_RENDEZVOUS, /* from rank 0: the address of its rendezvous store */
     CHANNEL_READY,      /* the state is restored; the rank waits for go */
-    CHANNEL_STAGE,      /* step and stage, before each collective; at most 20 a second */
-    CHANNEL_STEP,       /* rank 0, after each step: loss, samples/s and more */
-    CHANNEL_SAVED,      /* rank 0: a checkpoint is written; the answer is committed or refused */
-    CHANNEL_ERROR,      /* why this process will exit, and its exit code */
-    CHANNEL_DONE,       /* last step reached, or left on request; has the digest */
+    CHANNEL_STAGE,      /* has the step and stage; before each collective, at most 20 a second */
+    CHANNEL_STEP,       /* from rank 0 after each step: loss, samples/s and more */
+    CHANNEL_SAVED,      /* from rank 0: a checkpoint is written; answered by committed or refused */
+    CHANNEL_ERROR,      /* has the reason why this process will exit, and its exit code */
+    CHANNEL_DONE,       /* the last step is done, or the rank leaves on request; has the digest */
     /* From rank 0 if assign.find requests a search: one checkpoint per message, the oldest first. The last message is
      * answered by committed or refused. */
     CHANNEL_FOUND,
@@ -72,14 +72,14 @@ typedef struct ChannelStoreUse {
 /* The fields of assign: the job to train, and the rank and world. */
 typedef struct ChannelAssign {
     int rank, world_size;
-    char job[64], node[64];           /* names */
+    char job[64], node[64];           /* names of the job and of this node */
     char *spec;                       /* the job file's text */
     char resume_uri[CHANNEL_URI_MAX]; /* manifest to restore; empty: start at step 0 */
-    Hash resume_hash;                 /* hash of that manifest */
+    Hash resume_hash;                 /* hash of the manifest to restore */
     int find; /* ResumeFind (cluster/records.h): whether to search checkpoint.uri first */
-    /* Resume_uri is from another job (job start --resume): restore the state, not the history. */
+    /* The manifest is of another job (job start --resume): the rank restores its state, but not its history. */
     bool adopt;
-    /* Id of the `job recover` request that may take the checkpoint folder over, once. */
+    /* Id of the `job recover` request by which this world may take the checkpoint folder over, once. */
     char takes_over[40];
     /* Hashes of the data when the job was submitted; empty: unknown. */
     char sources[CHANNEL_SOURCES_MAX];
@@ -98,42 +98,42 @@ typedef struct ChannelAssign {
 /* A message. The union has the fields that only some types have. */
 typedef struct ChannelMessage {
     ChannelType type;
-    int64_t generation; /* in all types except hello */
+    int64_t generation; /* in messages of all types except hello */
     /* The step that the message is about. Types: checkpoint, committed, refused, ready, stage, step, saved, error,
      * done, found. */
     int64_t step;
 
     union {
-        /* assign; the largest member, so {0} clears the whole union */
+        /* assign: all its fields. This is the largest member, so {0} clears the whole union. */
         ChannelAssign assign;
-        uint64_t alive_usec; /* alive: time until SIGKILL, unless re-armed */
+        uint64_t alive_usec; /* alive: time until SIGKILL, unless another alive follows */
         /* rendezvous, go: address of rank 0's rendezvous store */
         char address[CHANNEL_ADDRESS_MAX];
         int pid; /* hello: pid of the trainer */
 
-        struct {              /* stage, error */
+        struct {              /* fields of stage and error */
             TrainStage stage; /* the rank's present stage, or its last stage */
-            /* stage: how long the ranks have waited for a save (in STAGE_SAVING), or otherwise for the data of rank
-             * waits_rank and perhaps of other ranks; 0: they do not wait */
+            /* stage: how long the ranks have waited. In STAGE_SAVING they wait for a save, otherwise for the data of
+             * rank waits_rank and perhaps of other ranks. 0: the ranks do not wait. */
             uint64_t waited_usec;
             int waits_rank;
-            int exit_code; /* error */
+            int exit_code; /* error: the exit code of the process */
             int unmet;     /* error: 1 + the number of a rank that could not be joined; 0: none */
-            char text[CHANNEL_TEXT_MAX]; /* error: reason, for people */
+            char text[CHANNEL_TEXT_MAX]; /* error: the reason, a text for people */
         };
 
-        struct { /* step */
+        struct { /* fields of step */
             double loss;
             double samples_per_sec;
-            int64_t samples_seen; /* by the job since step 0 */
-            double grad_norm;     /* before clipping */
+            int64_t samples_seen; /* number of samples since step 0 */
+            double grad_norm;     /* norm of the gradient before clipping */
             double lr;            /* learning rate of the step */
             int64_t steps;        /* the job's last step */
             double step_sec;      /* how long the step took */
             double data_sec;      /* part of step_sec spent waiting for data */
             double
                 saving_sec; /* how long rank 0 has waited for saves since this world's first step */
-            int64_t failed_saves; /* number since this process started */
+            int64_t failed_saves; /* number of failed saves since this process started */
             /* Since when every save has failed, CLOCK_BOOTTIME; 0: the newest save succeeded. */
             uint64_t unsaved_since_usec;
             /* Why the newest save failed, for people; a long text is cut. */
@@ -144,14 +144,14 @@ typedef struct ChannelMessage {
             int64_t diverging_since;
             /* A text for people: which value is too large. */
             char diverging[CHANNEL_DIVERGING_MAX];
-            int64_t metrics_lost; /* steps whose metrics are lost; 0: none */
+            int64_t metrics_lost; /* number of steps whose metrics are lost */
             int64_t metrics_lost_first,
-                metrics_lost_last; /* the first and the last of these steps */
+                metrics_lost_last; /* the first and the last step with lost metrics */
         };
 
-        struct {                         /* saved, found; done uses only digest and end */
-            char uri[CHANNEL_URI_MAX];   /* hash of the manifest */
-            Hash hash;                   /* of the manifest */
+        struct {                         /* fields of saved and found; done uses digest and end */
+            char uri[CHANNEL_URI_MAX];   /* URI of the manifest */
+            Hash hash;                   /* hash of the manifest */
             Hash digest;                 /* digest of the training state */
             char end[CHANNEL_TEXT_MAX];  /* done: "finished" or "left" */
             int64_t made_by;             /* found: the generation that wrote the checkpoint */
@@ -160,7 +160,7 @@ typedef struct ChannelMessage {
             /* saved: time from the copy of the state until the manifest was written */
             double write_sec;
             double blocked_sec;    /* saved: part of write_sec in which training waited */
-            int64_t saved_bytes;   /* saved: bytes of all ranks */
+            int64_t saved_bytes;   /* saved: bytes that all ranks have saved */
             ChannelStoreUse store; /* saved: requests to the checkpoints' store */
         };
     };

@@ -13,20 +13,20 @@
 typedef enum ExitCode {
     EXIT_ABORTED = -6, /* not an exit code: the process reports its reason and ends by SIGABRT */
     EXIT_DONE = 0,
-    EXIT_RETRY = 75,        /* a transient error; start again */
+    EXIT_RETRY = 75,        /* a transient error; a new start may succeed */
     EXIT_NEVER_RETRY = 78,  /* the job itself is wrong */
     EXIT_DEVICE_FAULT = 80, /* this slot's device failed */
     EXIT_PEER_LOST = 81,    /* a collective failed: another rank is to blame */
     EXIT_DATA_CORRUPT = 82, /* a shard, sample or manifest is damaged */
     EXIT_STORE_UNREACHABLE = 83,
-    EXIT_NON_FINITE = 84, /* loss or gradient is not finite; the same on every rank */
+    EXIT_NON_FINITE = 84, /* the loss or gradient is not finite; all ranks exit with this code */
     /* this node cannot run this job: the canned grain's hash differs, or something that its device needs is missing */
     EXIT_NUMERICS = 85,
-    EXIT_NOT_OWNER = 86, /* the checkpoint folder belongs to another job, which the text names */
+    EXIT_NOT_OWNER = 86, /* another job, which the error text names, owns the checkpoint folder */
 } ExitCode;
 
-/* Time limit for a rank with a non-finite grain to search for the operation that caused it, before the rank exits with
- * 84. */
+/* Time limit for a rank with a non-finite grain to search for the operation that made a value non-finite, before the
+ * rank exits with 84. */
 enum { EXIT_NON_FINITE_SEC = 10 };
 
 /* Returns the name of the code: "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt",

@@ -94,7 +94,7 @@ char *grid_notes_put(const GridNotes *notes, const void *png, size_t n_bytes, si
     assert(n_bytes >= HEADER_BYTES);
     _cleanup_free_ char *text = format(notes);
     const size_t n_text = strlen(text), n_body = sizeof(keyword) + n_text;
-    /* GRID_CELLS_MAX captions, with at most three bytes in JSON for one byte */
+    /* The text fits: there are at most GRID_CELLS_MAX captions, and each of their bytes takes at most three in JSON. */
     assert(n_text <= GRID_NOTES_BYTES_MAX);
     char *whole = memory_zeroed(n_bytes + FRAME_BYTES + n_body, 1);
     char *to = put_word(mempcpy(whole, png, HEADER_BYTES), (uint32_t)n_body);

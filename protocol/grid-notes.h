@@ -26,7 +26,7 @@ enum { GRID_CELLS_MAX = 400, GRID_CAPTION_MAX = 300, GRID_NOTES_BYTES_MAX = 1 <<
 typedef struct GridNotes {
     char job[JOB_NAME_MAX + 1];
     bool real; /* true: pictures of the data; false: samples of a network */
-    bool ema;  /* drawn with averaged weights */
+    bool ema;  /* true: the samples were drawn with averaged weights */
     int64_t step;
     uint64_t seed;
     char (*captions)[GRID_CAPTION_MAX + 1];

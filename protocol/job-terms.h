@@ -3,7 +3,7 @@
  *
  * Different hashes show that two jobs would train differently; the texts show why. A text is the job file's canonical
  * text (job_canonical()) with two keys added: model.config, the hash of the network's config, and data.empty_text, the
- * hash of the empty caption's embedding. The identity covers both, too. The text itself is never hashed.
+ * hash of the empty caption's embedding. The identity covers both hashes, too. The text itself is never hashed.
  *
  * Ownership: job_terms_format() gives the caller the text, job_terms_parse() a reference.
  * Units:     bytes.

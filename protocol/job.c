@@ -379,7 +379,7 @@ static json_t *identity_json(const Job *job, const char *latents, const char *te
 char *job_canonical(const Job *job, const char *latents, const char *text)
 {
     _cleanup_json_ json_t *json = identity_json(job, latents, text);
-    /* CPU jobs keep the identity from before this key existed */
+    /* CPU jobs keep the identity that they had before the key train.device existed */
     if (job->train.device != JOB_DEVICE_CPU)
         json_object_set_new(json_object_get(json, "train"), "device",
                             json_integer((json_int_t)job->train.device));

@@ -64,7 +64,7 @@ typedef struct Job {
         JobStream streams[JOB_STREAMS_MAX];
         size_t n_streams;
         char *latents, *text; /* column names; "latents" and "text" by default */
-        /* The job file names the column; else encoder.json may name it. */
+        /* True if the job file names the column; otherwise encoder.json may name it. */
         bool names_latents, names_text;
         double latent_scale;
         char *empty_text_uri; /* NULL: encoder.json names it, or caption_drop is 0 */
@@ -101,14 +101,14 @@ typedef struct Job {
         bool stop_if_diverging; /* the leader ends a diverging job as failed */
         Prediction prediction;
         struct {
-            double beta_start, beta_end; /* scaled_linear */
+            double beta_start, beta_end; /* of the schedule scaled_linear */
             int steps;
         } noise_schedule;
     } train;
 
     struct {
         char *uri;
-        /* Keep_every 0: no checkpoint is kept for ever. */
+        /* If keep_every is 0, no checkpoint is kept for ever. */
         int64_t every_steps, keep_last, keep_every;
         /* true: training waits while a checkpoint is written, and the state is not copied. */
         bool blocking;
@@ -132,7 +132,7 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
 int job_read_file(const char *path, Job **ret, Error *err);
 Job *job_free(Job *job);
 DEFINE_CLEANUP(Job, job_free)
-/* Returns the identity of a job file that differs from this one only in naming these columns. */
+/* Returns the identity of a job file that differs from this job file only in the names of these columns. */
 Hash job_identity(const Job *job, const char *latents, const char *text);
 /* Returns the text that job_identity() hashes; the caller frees it. job_terms_parse() can read it. */
 char *job_canonical(const Job *job, const char *latents, const char *text);

@@ -136,7 +136,7 @@ void owner_describe(const OwnerRecord *o, char *ret, size_t size)
     char since[32] = "?", job[sizeof(o->job)], host[sizeof(o->host)], submission[9];
     time_t t = (time_t)(o->claimed_usec / (int64_t)USEC_PER_SEC);
     struct tm tm;
-    /* Cannot fail: the buffer is large enough. */
+    /* This cannot fail: the buffer is large enough. */
     if (gmtime_r(&t, &tm))
         (void)strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S UTC", &tm);
     quote(o->job, job, sizeof(job));

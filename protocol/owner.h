@@ -18,7 +18,7 @@ enum {
     OWNER_NUMBER_MAX = 999999,
     OWNER_KEY_MAX = 16,
     OWNER_CLOSED_KEY_MAX = 24,
-    OWNER_OBJECT_MAX = 4096, /* bytes */
+    OWNER_OBJECT_MAX = 4096, /* limit for an object's text in bytes */
     OWNER_TERMS_MAX = 3072,
     OWNERS_LISTED_MAX = 1 << 16,
 };
@@ -33,7 +33,7 @@ enum {
 
 typedef struct OwnerRecord {
     int64_t number;
-    char submission[33]; /* the cluster job's submission; random for each `sdtrainer run` */
+    char submission[33]; /* submission of the cluster's job; of `sdtrainer run`: random each time */
     char claim[33];      /* random, to distinguish two writers that put the same number */
     bool alone;          /* the owner is a `sdtrainer run` */
     char job[64], host[65];

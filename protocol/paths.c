@@ -10,7 +10,7 @@
 
 typedef struct Allowed {
     json_t *read, *write; /* allowed prefixes; NULL: everything is allowed */
-    const Job *job;       /* NULL: only one URI is checked */
+    const Job *job;       /* the job to check; NULL: only one URI is checked */
     Error *err;
 } Allowed;
 

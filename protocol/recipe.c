@@ -63,7 +63,7 @@ static size_t column_names(JsonReader *parent, const char *key, JsonReader *r,
     if (json_object_size(r->object) > RECIPE_COLUMNS_MAX) {
         json_refuse(parent, key, "names %zu columns, at most %d are possible",
                     json_object_size(r->object), RECIPE_COLUMNS_MAX);
-        r->r = parent->r; /* so that no column is reported as unknown instead */
+        r->r = parent->r; /* only this error is reported, and no column as unknown */
         return 0;
     }
     json_object_foreach (r->object, name, value) {
@@ -299,14 +299,14 @@ Recipe *recipe_free(Recipe *recipe)
 
 static void set(json_t *object, const char *key, json_t *value)
 {
-    /* Cannot fail: without memory jansson ends the process. */
+    /* This call cannot fail: without memory jansson ends the process. */
     (void)json_object_set_new(object, key, value);
 }
 
 static json_t *names_json(const RecipeNames *names)
 {
     json_t *array = json_array();
-    /* Cannot fail, as in set(). */
+    /* This cannot fail: without memory jansson ends the process. */
     for (size_t i = 0; i < names->n; i++)
         (void)json_array_append_new(array, json_string(names->names[i]));
     return array;
@@ -360,7 +360,7 @@ json_t *recipe_canonical(const Recipe *recipe)
 
 Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics)
 {
-    char samples[32] = ""; /* rules 1 have no number in the text */
+    char samples[32] = ""; /* the text has no number for version 1 of the rules */
     if (rules > 1)
         (void)snprintf(samples, sizeof(samples), "samples %d\n", rules);
     char w[HASH_TEXT_BYTES], m[HASH_TEXT_BYTES], n[HASH_TEXT_BYTES];

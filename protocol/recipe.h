@@ -52,8 +52,8 @@ typedef struct RecipeNames {
 
 /* Which members of a tar belong to a sample. */
 typedef struct RecipeMembers {
-    RecipeNames image; /* a sample has exactly one of these */
-    /* The first existing member is used; a name ending in json is a JSON object with the caption. */
+    RecipeNames image; /* a sample has exactly one member with such an ending */
+    /* The first existing member is used. A member whose name ends in json is a JSON object with the caption. */
     RecipeNames caption;
     bool key_ends_last; /* the key ends at the last dot of the file name, not at the first */
 } RecipeMembers;
@@ -83,7 +83,7 @@ typedef struct Recipe {
     int64_t seed;
     int shard_samples;
     double max_rejected;      /* largest share of rejected samples in each 10,000 samples */
-    double max_damaged_units; /* largest share of damaged units among all */
+    double max_damaged_units; /* largest share of damaged units among all units */
     int batch, threads;       /* threads 0: one thread per processor */
 } Recipe;
 
@@ -98,8 +98,8 @@ json_t *recipe_canonical(const Recipe *recipe);
 /* Version of the rules by which samples are read from a tar or a shard. In version 1 a tar without an end counted as
  * complete, a .json with NaN was ignored, and later members of a key formed another sample. */
 enum { RECIPE_SAMPLE_RULES = 2 };
-/* Returns the hash of the canonical form and of all other facts that decide on bytes. rules is RECIPE_SAMPLE_RULES, or
- * an older version. */
+/* Returns the hash of the canonical form and of all other facts that decide the samples' bytes. rules is
+ * RECIPE_SAMPLE_RULES, or an older version. */
 Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics);
 /* Returns the encoding of a kept column: "str", "int64" or "float64". */
 const char *recipe_kind_name(RecipeKind kind);

@@ -21,7 +21,7 @@ typedef struct DatasetShape {
 /* The size of one stream of the data. */
 typedef struct StreamSize {
     uint64_t n_samples,
-        n_bytes; /* n_bytes: bytes of its shards as read and as stored; 0: unknown */
+        n_bytes; /* n_bytes: of its shards' raw and compressed files in total; 0: unknown */
 } StreamSize;
 
 /* Checks the shapes. grain is the number of samples that are computed at once. */

@@ -214,7 +214,7 @@ static const struct {
 
 /* Values of a UNet2DConditionModel that identify other models. The first match counts. */
 static const struct {
-    const char *key, *value /* as JSON */, *family;
+    const char *key, *value /* a value as JSON */, *family;
 } marks[] = {
     {"projection_class_embeddings_input_dim", "2560", "the U-Net of SDXL's refiner"},
     {"addition_embed_type", "\"text_time\"", "SDXL's U-Net"},
@@ -247,7 +247,7 @@ static void refuse_class(JsonReader *reader, const char *name)
 }
 
 /* Refuses other models by name. This runs before all other checks, because the user of another model should read this
- * error, and not one about an unknown key. */
+ * error, and not an error about an unknown key. */
 static void check_family(JsonReader *reader)
 {
     const char *name;
@@ -275,7 +275,7 @@ int unet_config_parse(const char *source, const char *text, size_t n_bytes, Unet
     if (r < 0)
         return r;
 
-    /* diffusers' defaults */
+    /* The initial values are the defaults of diffusers. */
     UnetConfig config = {.in_channels = 4,
                          .out_channels = 4,
                          .layers_per_block = 2,

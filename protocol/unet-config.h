@@ -19,8 +19,8 @@ typedef struct UnetConfig {
     int in_channels, out_channels;
     int n_levels;
     int block_out_channels[UNET_LEVELS_MAX];
-    bool down_attention[UNET_LEVELS_MAX]; /* CrossAttnDownBlock2D or DownBlock2D */
-    bool up_attention[UNET_LEVELS_MAX];   /* for up_blocks.i: CrossAttnUpBlock2D or UpBlock2D */
+    bool down_attention[UNET_LEVELS_MAX]; /* true: CrossAttnDownBlock2D; false: DownBlock2D */
+    bool up_attention[UNET_LEVELS_MAX];   /* true: up_blocks.i is a CrossAttnUpBlock2D */
     int layers_per_block;
     /* The numbers of heads, from "attention_head_dim", which in this family is not a dimension. */
     int heads[UNET_LEVELS_MAX];

@@ -23,7 +23,7 @@ static double tick_distance(double span, int n)
 
 static void put_decades(json_t *ticks, const Axis *a)
 {
-    /* With few decades, also ticks between powers of ten. */
+    /* If the axis has few decades, there are ticks between powers of ten, too. */
     const bool fine = log10(a->high / a->low) < 2.2;
     int n = 0;
     for (double power = pow(10, floor(log10(a->low))); power <= a->high && n < TICKS_MAX;

@@ -2,7 +2,7 @@
 /* drawing.h - the drawings of a job's page: computes their values, in units of each drawing.
  *
  * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only paths
- * are stretched, from 1000 units.
+ * are stretched, from a width of 1000 units.
  *
  * Ownership: the page is the caller's; an Axis has no pointers.
  * Units:     as report.h.
@@ -20,7 +20,8 @@ typedef struct Axis {
 } Axis;
 
 double axis_at(const Axis *axis, double value);
-/* Adds about n ticks with "at" and "value". The printed value is the axis's value divided by scale. */
+/* Adds about n ticks to the list. Each tick has its position "at" and the number to print, "value", which is the axis's
+ * value divided by scale. */
 void axis_put_ticks(json_t *ticks, const Axis *axis, double scale, int n);
 
 /* Returns the time when the job ended, or now if it has not ended. */

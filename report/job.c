@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { COMMITS_SHOWN = 6, CAPTIONS_SHOWN = 16 }; /* a list with more captions is folded */
+enum { COMMITS_SHOWN = 6, CAPTIONS_SHOWN = 16 }; /* a longer list of captions is folded */
 
 static double seconds_since(const ReportJob *j, uint64_t usec)
 {

@@ -25,7 +25,8 @@ double report_recovery_sec(const IncidentRecord *i)
 }
 
 /* Stores the seconds of each phase, 0 if unknown, and returns their sum. The record has all phases except one: "first
- * step", which is joining and the first step. It is the rest of the time between restore and replay. */
+ * step", which is joining and the first step. The phase "first step" gets the rest of the time
+ * between restore and replay. */
 static double phases_of(const IncidentRecord *n, double ret[PHASES])
 {
     const double known[PHASES] = {n->detect_sec, n->decide_sec,  n->stop_sec,

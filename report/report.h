@@ -19,7 +19,7 @@
 /* A point of the curves: one step, or several consecutive steps that are drawn as one point. */
 typedef struct ReportPoint {
     int64_t step;           /* the last step of the point */
-    uint64_t usec;          /* when it was reported */
+    uint64_t usec;          /* when the point's last step was reported */
     double loss, low, high; /* mean, lowest and highest loss */
     double samples_per_sec, grad_norm, lr;
 } ReportPoint;
@@ -56,15 +56,15 @@ typedef struct ReportJob {
 
     const ReportPoint *points; /* sorted by step */
     size_t n_points;
-    const char *points_note; /* why there are no points, or which are missing; "": no note */
+    const char *points_note; /* why there are no points, or which points are missing; "": no note */
     const int64_t *saved;    /* steps of checkpoints */
     size_t n_saved;
 
-    const Job *spec; /* NULL: not read */
+    const Job *spec; /* NULL: the job file was not read */
     uint64_t submitted_usec;
-    const ReportRow *rows; /* more facts */
+    const ReportRow *rows; /* more facts about the job */
     size_t n_rows;
-    const char *alone;            /* digest of the same job run alone; NULL: unknown */
+    const char *alone;            /* digest of a run of the same job alone; NULL: unknown */
     ReportPicture grid, pictures; /* samples of the network, and pictures of the data */
 } ReportJob;
 
@@ -87,7 +87,7 @@ typedef struct ReportNodeLine {
 enum { REPORT_NODES_ALL = 40, REPORT_NODES_MAX = 60 };
 
 typedef struct ReportCluster {
-    /* Leader: name of the controller that serves the page. */
+    /* The field `leader` is the name of the controller that serves the page. */
     const char *cluster, *version, *leader;
     int64_t term;
     uint64_t now_usec;
@@ -99,7 +99,7 @@ typedef struct ReportCluster {
     size_t n_nodes, n_up;
     int n_slots, n_free_slots;
     const IncidentRecord *const *incidents; /* open incidents, sorted by time */
-    /* N_more_incidents: open incidents that are not in the list. */
+    /* The field n_more_incidents is the number of open incidents that are not in the list. */
     size_t n_incidents, n_more_incidents;
     ReportAdvice advice;
     const ReportRow *rows;

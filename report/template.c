@@ -19,7 +19,7 @@ json_t *template_list(json_t *object, const char *name)
 }
 
 #pragma GCC diagnostic push
-/* The compiler has checked the format of the caller. */
+/* The compiler checks the format at each call of template_put(). */
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 json_t *template_put(json_t *to, const char *format, ...)
 {

@@ -101,9 +101,9 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
     assert_int_equal(view.rate, 36 * COST_DOLLAR);
     assert_int_equal(view.per_1000_steps, 5 * COST_DOLLAR);
     assert_int_equal(view.per_billion_samples, 156250 * COST_DOLLAR);
-    assert_int_equal(view.to_end, 300000); /* 60 steps of half a second */
+    assert_int_equal(view.to_end, 300000); /* 60 steps of half a second are left */
 
-    progress.samples_seen = 40 * 16; /* 16 samples per step at 64 a second; step_sec is ignored */
+    progress.samples_seen = 40 * 16; /* step_sec is ignored: 64 samples a second, 16 per step */
     cost_look(&phase, &progress, 3 * USEC_PER_SEC, &view);
     assert_int_equal(view.per_1000_steps, 2500000);
     assert_int_equal(view.to_end, 150000);

@@ -77,7 +77,7 @@ static size_t struct_bytes(const Field *fields, size_t n)
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
         const Field *f = &fields[i];
-        size_t own = sizeof(Hash); /* the largest type among those without a size in the table */
+        size_t own = sizeof(Hash); /* the largest type that has no size in the table */
         if (f->type == FIELD_TEXT || f->type == FIELD_VERBATIM)
             own = f->size;
         else if (f->type == FIELD_ARRAY)
@@ -186,7 +186,7 @@ static void try_field(const Field *f, json_t *object)
         /* The text has two digits, so it cannot be cut. */
         (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX - 1);
         assert_taken(object, f, json_string(last));
-        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX); /* cannot be cut, as above */
+        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX); /* two digits, so not cut */
         assert_refused(object, f, json_string(last));
         break;
     }

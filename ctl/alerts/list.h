@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list.h - the deliveries of an alert as JSON, for the verbs of alerts.
+/* list.h - the deliveries of an alert as JSON, for the verbs of `sdctl alerts`.
  *
  * Ownership: the caller gets a reference.
  * Units:     times in seconds since 1970.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send-test.c - `sdctl alerts test`: requests that the leader sends every sink a notification and resolves it at once,
- * and waits for the sinks' answers. */
+/* send-test.c - `sdctl alerts test`: asks the leader to send a notification to every sink and to resolve the
+ * notification at once, and waits for the sinks' answers. */
 #include "ctl/alerts/list.h"
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"

@@ -28,7 +28,7 @@ static void add_wrong(Judgement *j, const char *format, ...)
     json_array_append_new(j->advice, json_string(""));
 }
 
-/* Sets the advice for the newest fault. */
+/* Sets the advice for the fault that was added last. */
 static void advise(Judgement *j, const char *format, ...) _printf_(2, 3);
 static void advise(Judgement *j, const char *format, ...)
 {
@@ -114,7 +114,8 @@ static void judge_rights(const Model *m, Judgement *j)
     }
 }
 
-/* Adds a fault if the leader makes no decisions for a while because its predecessors died on the same records. */
+/* Adds a fault if the leader makes no decisions for a while, because several leaders before it died one after another
+ * while the records stayed the same. */
 static void judge_standstill(const Model *m, Judgement *j)
 {
     char at[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES], text[LEADER_DEATHS_MAX][300] = {"", ""};
@@ -308,8 +309,9 @@ static void judge_size(const ModelJob *job, Judgement *j)
            "it grows again by itself when there are slots: sdctl node list shows what is closed");
 }
 
-/* Tells whether an incident's text is about a lack of room, which only a person can solve: the newest keep_last
- * checkpoints are never removed. Trainers of earlier versions report only the operating system's error text. */
+/* Tells whether an incident's text is about a lack of room in a store. Only a person can make room, because the newest
+ * keep_last checkpoints are never removed. Trainers of earlier versions report only the operating system's error
+ * text. */
 static bool lacks_room(const char *text)
 {
     static const char *const words[] = {"are missing in ", "has no room for ", "No space left",
@@ -361,9 +363,9 @@ static void judge_jobs(const Model *m, Judgement *j)
         const ModelJob *of = model_job(m, n->job);
         of = of && model_is_incident_of(n, of) ? of : NULL;
         if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
-            continue; /* reported above */
+            continue; /* the incident is over, or its failed job was reported above */
         if (!*n->job && judge_is_lost(m, n->node))
-            continue; /* reported below */
+            continue; /* judge_missing() reports the lost node */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
                   n->node, n->evidence);
         if (strcmp(n->cause, "not-admitted") == 0)

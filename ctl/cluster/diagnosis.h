@@ -13,7 +13,7 @@
 
 typedef struct Judgement {
     json_t *wrong;  /* array of strings, the most urgent fault first */
-    json_t *advice; /* array of strings: advice[i] is about wrong[i]; "" for none */
+    json_t *advice; /* array of strings: advice[i] is about wrong[i]; "": no advice */
 } Judgement;
 
 /* Returns an array of strings: facts that are useful to know but are not faults. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate.c - `sdctl simulate`: replays the events that a controller recorded through the core of this sdctl, and
- * prints the decisions of then and now side by side. */
+/* simulate.c - `sdctl simulate`: feeds the events that a controller recorded into the core of this sdctl, and prints
+ * the recorded and the new decisions side by side. */
 #include "base/json/json-build.h"
 #include "controller/journal/replay.h"
 #include "ctl/arguments.h"
@@ -33,7 +33,7 @@ typedef struct Simulation {
     size_t first_difference; /* line number in the journal; 0: no difference */
     bool cut;                /* the journal's last line was incomplete */
     char version[32];
-    json_t *transitions; /* with -o json */
+    json_t *transitions; /* used only with -o json; else NULL */
 } Simulation;
 
 enum { STOPPED = 1 };
@@ -78,7 +78,7 @@ static void take_decision(Simulation *s, const ReplayReport *r)
 static void take_head(Simulation *s, const ReplayReport *r)
 {
     const JournalHead *head = r->head;
-    s->cut = false; /* a cut line before this head is not the last line */
+    s->cut = false; /* a line that is cut before this head is not the journal's last line */
     s->lost_events += head->lost_events;
     s->lost_decisions += head->lost_decisions;
     (void)snprintf(s->version, sizeof(s->version), "%s", head->version);

@@ -30,7 +30,7 @@ typedef struct Trial {
     uint64_t wake_usec;
     json_t *decisions;
     char leader[128]; /* the leader's name; empty: no leader */
-    bool knows;       /* the core uses the settings of that leader */
+    bool knows;       /* the core uses the leader's settings, not the defaults */
     uint64_t ttl_usec;
     Actions actions;
 } Trial;
@@ -165,7 +165,7 @@ static int close_node(Trial *t, const char *node, CordonMode mode)
                                .mode = mode,
                                .reason = "what if",
                                .since_usec = t->begin_real_usec};
-    /* An unreadable record keeps the node from getting ranks, as the cause added below does. */
+    /* Errors of the cordon record are ignored, because the cause added below keeps the node from getting ranks, too. */
     Error ignored = ERROR_INIT;
     const EtcdKeyValue *kv = find_record(t, key_of(t->cluster, KEY_NODES, node, key));
     if (!kv)
@@ -195,7 +195,8 @@ static int refuse_node(const Trial *t, const char *name, Error *err)
     return suggest_node(model, name, err);
 }
 
-/* Applies the supposition to each node in names: "n1,n2", or NULL for none. */
+/* Supposes that each node in names is lost (what is 'L'), drained ('D') or cordoned. names is a list such as "n1,n2",
+ * or NULL for no node. */
 static int suppose(Trial *t, const char *names, char what, Error *err)
 {
     while (names && *names) {
@@ -211,7 +212,8 @@ static int suppose(Trial *t, const char *names, char what, Error *err)
 
 /* ---- what would be decided ---- */
 
-/* Runs the core for HORIZON_TTLS times the TTL. By then the core has settled absences, blame and waiting times. */
+/* Runs the core for HORIZON_TTLS times the TTL. By then the core has decided about absent nodes and blame, and its
+ * waiting times are over. */
 static void look(Trial *t)
 {
     const uint64_t end = t->begin_usec + HORIZON_TTLS * t->ttl_usec;

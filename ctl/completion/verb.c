@@ -74,7 +74,8 @@ static void print_processes(const char *dir)
 
 /* ---- values ---- */
 
-/* Prints the choices in a description such as "PHASE|step=N" or "json|text": all phases for PHASE, "step=", "json". */
+/* Prints the choices that a description names, one per line. For "PHASE|step=N" these are all phases and "step=", for
+ * "json|text" they are "json" and "text". */
 static void print_choices(const char *value)
 {
     char words[VALUE_MAX];

@@ -141,7 +141,7 @@ static void read_context(JsonReader *all, const char *name, const char *file, Co
         return;
     for (size_t i = 0; i < ret->n; i++)
         if (strcmp(ret->all[i].name, name) == 0)
-            return; /* the file that was read first overrides this one */
+            return; /* the file that was read first has a context of this name */
     if (ret->n == CONTEXTS_MAX)
         json_refuse(all, name, "more than %d contexts", CONTEXTS_MAX);
     else
@@ -249,7 +249,7 @@ static int check_secrets(const Context *c, Error *err)
         if (!context_keys[i].is_file || !*c->values[i])
             continue;
         int r = check_rights(c->values[i], context_keys[i].is_secret, err);
-        if (r < 0) /* -ENOENT is only for a missing context */
+        if (r < 0) /* for the caller, -ENOENT means that the context is missing */
             return error_prefix(err, r == -ENOENT ? -EINVAL : r, "%s: contexts.%s.%s", c->file,
                                 c->name, context_keys[i].name);
     }
@@ -276,7 +276,7 @@ int context_apply(const ClientOptions *options, Error *err)
 {
     const char *by;
     if (!options->context && (options->etcd || environment("SDTRAIN_ETCD")))
-        return 0; /* a bad context file must not stop a user who does not need it */
+        return 0; /* a bad context file must not stop a user who does not need the file */
     Contexts contexts;
     int r = contexts_read(&contexts, err);
     if (r < 0)

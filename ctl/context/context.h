@@ -22,10 +22,10 @@
 enum { CONTEXTS_MAX = 64, CONTEXT_KEYS = 8, CONTEXT_VALUE_MAX = 512 };
 
 typedef struct ContextKey {
-    const char *name;     /* "etcd_ca" */
-    const char *variable; /* "SDTRAIN_ETCD_CA" */
-    bool is_file;         /* a path, relative to the context's file */
-    bool is_secret;       /* other users must not be able to read that file */
+    const char *name;     /* the key in a context, such as "etcd_ca" */
+    const char *variable; /* the environment variable, such as "SDTRAIN_ETCD_CA" */
+    bool is_file;         /* the value is a path, relative to the context's file */
+    bool is_secret;       /* other users must not be able to read the file at this path */
 } ContextKey;
 
 extern const ContextKey context_keys[CONTEXT_KEYS];
@@ -40,10 +40,10 @@ typedef struct Contexts {
     Context *all; /* sorted by name */
     size_t n;
     char chosen[CLUSTER_NAME_MAX + 1]; /* value of "context" in the files; empty: none */
-    char chosen_by[PATH_MAX];          /* the file that has this value */
+    char chosen_by[PATH_MAX];          /* path of the file that has the value in `chosen` */
     /* Path of the user's file, which may not exist; empty: no home folder. */
     char own_file[PATH_MAX];
-    char system_file[PATH_MAX]; /* SDTRAIN_CONTEXTS, else /etc/sdtrain/sdctl.json */
+    char system_file[PATH_MAX]; /* $SDTRAIN_CONTEXTS, else /etc/sdtrain/sdctl.json */
 } Contexts;
 
 int contexts_read(Contexts *ret, Error *err);
@@ -58,6 +58,6 @@ const char *contexts_in_use(const Contexts *contexts, const ClientOptions *optio
                             const char **ret_by);
 
 /* Copies the context in use into this process's environment. If --etcd or SDTRAIN_ETCD is given without --context, no
- * file is read. A context of --context overrides variables that are set; any other context sets only variables that are
- * unset. */
+ * file is read. A context that --context names overrides variables that are set; any other context sets only variables
+ * that are unset. */
 int context_apply(const ClientOptions *options, Error *err);

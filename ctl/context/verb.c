@@ -110,7 +110,7 @@ static int write_choice(const char *own, const char *name, Error *err)
         return r;
     if (!root)
         root = json_object();
-    /* Cannot fail: valid names are UTF-8. */
+    /* This cannot fail: valid names are UTF-8. */
     (void)json_object_set_new(root, "context", json_string(name));
     _cleanup_free_ char *text = json_dumps(root, JSON_INDENT(2));
     if (!text)

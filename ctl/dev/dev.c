@@ -114,7 +114,7 @@ static int dev_load(Dev *dev, Error *err)
     dev->n_slots = get_int(&j, "slots", 1, 64);
     dev->n_controllers = get_int(&j, "controllers", 0, 7);
     (void)json_get_text(&j, "alerts_file", JSON_OPTIONAL, dev->alerts_file,
-                        sizeof(dev->alerts_file)); /* missing in a file of an older sdctl */
+                        sizeof(dev->alerts_file)); /* an older sdctl wrote no such key */
     json_t *processes = NULL;
     if (json_get_array(&j, "processes", JSON_REQUIRED, DEV_PROCESSES_MAX, &processes))
         for (size_t i = 0; i < json_array_size(processes); i++) {
@@ -164,7 +164,8 @@ int dev_open(const char *folder, Dev *ret, Error *err)
 
 void dev_close(Dev *dev) { dev->lock_fd = fd_close(dev->lock_fd); }
 
-/* Returns a port that is free now. It is in the range of ephemeral ports, so a clash before it is bound is unlikely. */
+/* Returns a port that is free now. It is in the range of ephemeral ports, so it is unlikely that another
+ * process binds the port before the caller uses it. */
 static int free_port(Error *err)
 {
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -418,13 +419,13 @@ int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err)
     Command command = {.n = 0};
     add(&command, "%s/sdcontroller", programs);
     add(&command, "--check-config");
-    add(&command, "--etcd=127.0.0.1:1"); /* required, but --check-config does not connect to it */
+    add(&command, "--etcd=127.0.0.1:1"); /* required, but --check-config does not use it */
     add(&command, "--alerts-file=%s", ret);
     int status = -1;
     pid_t pid = fork(); /* safe: this process has no other thread, as in dev_start() */
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
-        if (null >= 0 && dup2(null, 1) >= 0) /* drops the report of success */
+        if (null >= 0 && dup2(null, 1) >= 0) /* drops sdcontroller's report of success */
             execv(command.arguments[0], command.arguments);
         _exit(127);
     }
@@ -451,7 +452,7 @@ int dev_start(Dev *dev, DevProcess *p, Error *err)
     Command command = {.n = 0};
     r = make_command(dev, p, &command, err);
     if (r == 0) {
-        /* Safe: no other thread and no gRPC yet, since dev verbs connect to etcd only afterwards. */
+        /* fork() is safe: this process has no other thread and no gRPC yet, because dev verbs connect to etcd later. */
         pid_t pid = fork();
         if (pid < 0)
             r = error_errno(err, -errno, "cannot start %s", p->name);
@@ -475,7 +476,7 @@ int dev_stop(Dev *dev, DevProcess *p, int signal_number, uint64_t timeout_usec, 
         if (pidfd_send_signal(pidfd, signal_number, NULL, 0) < 0 && errno != ESRCH)
             return error_errno(err, -errno, "cannot end %s (pid %d)", p->name, (int)p->pid);
         if (poll(&poller, 1, (int)(timeout_usec / USEC_PER_MSEC)) == 0) {
-            /* Fails only if the process has ended. */
+            /* This can fail only if the process has ended. */
             (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
             if (poll(&poller, 1, 5000) == 0)
                 return error_set(err, -ETIMEDOUT, "%s (pid %d) does not end even after SIGKILL",

@@ -7,8 +7,8 @@
  *
  * Ownership: dev_open() and dev_create() give the caller a Dev.
  * Units:     pids, ports; *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -ENOENT: no cluster in that folder; -EBUSY: another verb is using the cluster; texts name folder and
- *            process.
+ * Errors:    -ENOENT: no cluster in that folder; -EBUSY: another verb is using the cluster; error texts name the
+ *            folder and the process.
  * Threads:   the main thread.
  */
 #pragma once
@@ -33,11 +33,11 @@ typedef struct DevProcess {
 } DevProcess;
 
 typedef struct Dev {
-    char folder[PATH_MAX]; /* absolute */
+    char folder[PATH_MAX]; /* absolute path */
     int lock_fd;           /* locks the cluster for one verb */
     int client_port, peer_port;
     int n_nodes, n_slots, n_controllers;
-    char alerts_file[PATH_MAX]; /* absolute; empty: none */
+    char alerts_file[PATH_MAX]; /* absolute path; empty: no alerts file */
     DevProcess processes[DEV_PROCESSES_MAX];
     size_t n_processes;
 } Dev;

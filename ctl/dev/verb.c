@@ -20,11 +20,11 @@ enum {
     REGISTER_SEC = 30,
     STOP_SEC = 5,
     LEAVE_SEC = 60
-}; /* LEAVE_SEC: a node's ranks finish a step and save */
+}; /* LEAVE_SEC is long, because a node's ranks finish a step and save before the node ends */
 
 typedef struct Registration {
     const Dev *dev;
-    const bool *started; /* processes that this call started, not before from_usec */
+    const bool *started; /* started[i]: this call started process i, at from_usec or later */
     uint64_t from_usec;
     bool up[DEV_PROCESSES_MAX];
     int missing;
@@ -162,7 +162,8 @@ static void print_environment(const Dev *dev)
     printf("\n");
 }
 
-/* Prints what is up. A shell can source the output: every line except the export is a comment. */
+/* Prints that the cluster is up, and commands to try. A shell can source the output: every line except the export is a
+ * comment. */
 static void print_up(const Dev *dev)
 {
     const DevProcess *node = NULL, *controller = NULL;
@@ -191,7 +192,7 @@ static void print_up(const Dev *dev)
     printf("# sdctl dev down ends it all\n");
 }
 
-/* Starts all processes that do not run. If one of them fails, stops those that this call has started. */
+/* Starts all processes that do not run. If a process fails, stops the processes that this call has started. */
 static int start_all(Dev *dev, Error *err)
 {
     bool started[DEV_PROCESSES_MAX] = {false};
@@ -204,7 +205,7 @@ static int start_all(Dev *dev, Error *err)
         started[i] = r == 0;
     }
     r = r < 0 ? r : wait_registered(dev, started, from_usec, err);
-    Error ignored = ERROR_INIT; /* the error of the start matters more */
+    Error ignored = ERROR_INIT; /* the error of the start is reported instead */
     for (size_t i = dev->n_processes; r < 0 && i-- > 0;)
         if (started[i])
             (void)dev_stop(dev, &dev->processes[i], SIGKILL, STOP_SEC * USEC_PER_SEC, &ignored);

@@ -35,7 +35,7 @@ typedef struct Stores {
     StoreTry tries[RECORD_URIS_MAX];
     size_t n;
     size_t n_left_out;
-    bool has_files; /* one of the stores is a folder, which requires equal user ids */
+    bool has_files; /* a store that nodes share is a folder, so they need equal user ids */
 } Stores;
 
 /* Collects the stores of the job, or with job NULL the stores of the cluster's jobs. */

@@ -12,7 +12,7 @@ enum {
     /* Limit for the median time of a call: above it commits and leases are delayed. */
     SLOW_MSEC = 100,
     VERY_SLOW_MSEC = 1000,   /* limit for every call: above it a lease of 2 s would expire */
-    REVISIONS_KEPT = 500000, /* if etcd has more revisions, it does not compact */
+    REVISIONS_KEPT = 500000, /* an etcd that keeps more revisions than this does not compact */
 };
 
 /* Above this size, 1.5 GiB, a warning is due: etcd refuses writes at its quota, which is 2 GiB by default and cannot be

@@ -14,7 +14,8 @@ enum { PLACES_SHOWN_MAX = 4 };
 
 static const char *const state_names[] = {"ok", "note", "wrong"};
 
-/* Returns the row that is alike, or adds a row after the last row of the same check. */
+/* Returns the row that has the state, check, key and advice of `like`. If there is none, adds a row after the last row
+ * of the same check. */
 static Finding *find(Findings *f, const Finding *like)
 {
     for (size_t i = 0; i < f->n; i++) {

@@ -28,9 +28,9 @@ typedef struct Finding {
     const char *check; /* name of the check: "etcd", "lease_sec" */
     FindingState state;
     char found[FINDING_TEXT_MAX + 1], advice[FINDING_TEXT_MAX + 1]; /* advice: empty for none */
-    /* Equal findings have the same key; found is the text of the first. */
+    /* Findings with the same key share a row, and `found` is the text of the first finding. */
     char key[FINDING_TEXT_MAX + 1];
-    char (*places)[FINDING_PLACE_MAX]; /* nodes, members of etcd, "here" */
+    char (*places)[FINDING_PLACE_MAX]; /* places of the finding: nodes, members of etcd, "here" */
     size_t n_places, room;
 } Finding;
 
@@ -43,12 +43,12 @@ typedef struct Findings {
  * row. */
 void findings_add(Findings *f, FindingState state, const char *check, const char *place,
                   const char *advice, const char *format, ...) _printf_(6, 7);
-/* Works as findings_add(), but findings with the same key become one row, even if their texts differ. Servers put a
- * different number into each error text. */
+/* Works as findings_add(), but findings with the same key become one row, even if their texts differ: a
+ * server puts a different number into each of its error texts. */
 void findings_add_alike(Findings *f, FindingState state, const char *check, const char *place,
                         const char *advice, const char *key, const char *format, ...)
     _printf_(7, 8);
-size_t findings_wrong(const Findings *f); /* number of rows */
+size_t findings_wrong(const Findings *f); /* number of rows with FINDING_WRONG */
 json_t *findings_json(const Findings *f);
 void findings_print(const Findings *f);
 void findings_clear(Findings *f);

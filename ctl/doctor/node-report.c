@@ -47,7 +47,7 @@ void node_report_read(const char *text, NodeReport *ret)
         JsonReader j = json_open("its report", root, JSON_ANY_KEYS, &err);
         if (json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error)) &&
             *ret->error)
-            return; /* an empty error does not excuse that the rest is missing */
+            return; /* only a report with an error may lack the other keys */
         json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
         json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
         json_get_text(&j, "cgroup", JSON_REQUIRED, ret->cgroup, sizeof(ret->cgroup));

@@ -13,7 +13,7 @@
 enum { REPORT_TEXT_MAX = 200 };
 
 typedef struct StoreReport {
-    int64_t r; /* -errno */
+    int64_t r; /* 0: the node can use the store; else -errno */
     char error[REPORT_TEXT_MAX];
     bool lacks_marker;
 } StoreReport;
@@ -21,7 +21,7 @@ typedef struct StoreReport {
 typedef struct NodeReport {
     char error[REPORT_TEXT_MAX]; /* why there is no report; empty: the other fields are valid */
     char version[32], user[64], cgroup[REPORT_TEXT_MAX];
-    int64_t uid, at_usec, shm_bytes, memlock_bytes, nofile; /* -1: no limit */
+    int64_t uid, at_usec, shm_bytes, memlock_bytes, nofile; /* memlock, nofile -1: no limit */
     bool synchronised;
     StoreReport stores[RECORD_URIS_MAX];
     size_t n_stores;

@@ -22,7 +22,7 @@ static const char node_check_name[] = "nodes", store_check[] = "stores", user_ch
 
 typedef struct NodeQuery {
     const NodeRecord *node;
-    bool answered, went; /* went: the node's record vanished while waiting */
+    bool answered, went; /* went: the node's record vanished before an answer */
     uint64_t heard_usec; /* realtime: when the answer was seen */
     NodeReport report;
 } NodeQuery;
@@ -33,7 +33,7 @@ typedef struct NodeQueries {
     size_t n, n_left;
     RequestRecord request;
     const NodeRecord *peers[RECORD_PEERS_MAX]; /* the nodes of request.peers */
-    uint64_t sent_usec;                        /* realtime */
+    uint64_t sent_usec;                        /* realtime of the request */
 } NodeQueries;
 
 /* ---- the request and the reports ---- */
@@ -48,7 +48,7 @@ static void take_answer(NodeQueries *asking, NodeQuery *one, const EtcdKeyValue 
     HealthRecord health;
     Error ignored = ERROR_INIT;
     if (health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
-        return; /* of another version, or damaged: counts as no answer */
+        return; /* the record is of another version or damaged: not an answer */
     if (strcmp(health.report_id, asking->request.id) == 0) {
         node_report_read(health.report, &one->report);
         one->answered = true;
@@ -115,7 +115,7 @@ static int query_nodes(CtlClient *client, const Stores *stores, NodeQueries *ask
     const EtcdOp remove = {.kind = ETCD_DELETE,
                            .key = key_of(client->cluster, KEY_REQUESTS, q->id, key)};
     Error ignored = ERROR_INIT;
-    /* A request that remains is removed after an hour. */
+    /* If the deletion fails, the request is removed after an hour. */
     (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored);
     return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* a missing answer is reported as a finding */
 }

@@ -23,7 +23,7 @@ static void check_version(const char *place, const char *version, Findings *f)
                      SDTRAIN_VERSION);
 }
 
-/* Returns the leader's lease_sec, or without a known leader's value that of most nodes. */
+/* Returns the leader's lease_sec, or if it is unknown, the lease_sec of most nodes. */
 static int common_lease(const Model *m)
 {
     int best = 0;

@@ -7,7 +7,7 @@
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 static struct sigaction before[ELEMENTSOF(signals)];
-static volatile sig_atomic_t received; /* 0: none */
+static volatile sig_atomic_t received; /* the signal that was received; 0: none */
 
 static void note(int number) { received = number; }
 

@@ -16,16 +16,15 @@ static char *dump(const json_t *root)
 
 static void set(json_t *root, const char *key, json_t *value)
 {
-    /* Cannot fail: without memory jansson ends the process. */
+    /* This call cannot fail: without memory jansson ends the process. */
     (void)json_object_set_new(root, key, value);
 }
 
 static json_t *part(const char *library, const char *class)
 {
     json_t *pair = json_array();
-    /* Cannot fail, as in set(). */
+    /* These calls cannot fail: without memory jansson ends the process. */
     (void)json_array_append_new(pair, library ? json_string(library) : json_null());
-    /* Cannot fail, as in set(). */
     (void)json_array_append_new(pair, class ? json_string(class) : json_null());
     return pair;
 }

@@ -35,7 +35,7 @@ typedef struct Pipeline {
     ModelCopy *copy;
     char *unet_config;
     char folder[PATH_MAX - 64]; /* the folder to make, without a slash at its end */
-    char part[PATH_MAX - 48];   /* temporary folder that is written; "": none yet */
+    char part[PATH_MAX - 48];   /* temporary folder that is written; "": not made yet */
 } Pipeline;
 
 static void pipeline_close(Pipeline *p)

@@ -19,7 +19,7 @@
 typedef struct PipelineOptions {
     const char *folder; /* path of the folder to make */
     const char *model;  /* path or URI of a diffusers model folder */
-    /* The job that trained the U-Net; gives noise schedule and prediction type. */
+    /* The job that trained the U-Net. The pipeline gets this job's noise schedule and prediction type. */
     const Job *job;
     bool ema; /* export the averaged weights */
 } PipelineOptions;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    COPY_BYTES = 64 << 20, /* the S3 client reads each piece as several parts in parallel */
+    COPY_BYTES = 64 << 20, /* size of a piece, which the S3 client reads as parallel parts */
     STORE_KEY_MAX = CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX + 1,
 };
 

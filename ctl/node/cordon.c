@@ -21,7 +21,7 @@ enum { TRIES = 5, RECORDS_MAX = 16 };
 typedef struct Kept { /* a record cordons/<node> as read */
     char key[KEY_MAX];
     int64_t revision; /* 0: there is no record */
-    char *text;       /* owned; keeps fields unknown to this version */
+    char *text;       /* the record's text, owned; has fields unknown to this version, too */
     CordonRecord record;
     bool changed, unreadable;
 } Kept;
@@ -78,7 +78,7 @@ static int read_machine(CtlClient *client, const char *node, CordonList *ret, bo
         *ret_known |= answer->n_kvs > 0;
         if (answer->n_kvs == 0 || kinds[i] != KEY_NODES)
             continue;
-        ret->is_here = true; /* even if its record cannot be read */
+        ret->is_here = true; /* even if the node's record cannot be read */
         if (node_record_decode(key, answer->kvs[0].value, answer->kvs[0].n_value, &record, &bad) ==
             0)
             memcpy(ret->machine_id, record.machine_id, sizeof(ret->machine_id));
@@ -120,8 +120,8 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
     return r;
 }
 
-/* Writes all changed records in one transaction. If causes were removed, it includes a request that names the
- * requester, because the cordon record can no longer show who ended it. */
+/* Writes all changed records in one transaction. If causes were removed, the transaction includes a request that
+ * names the requester, because the cordon record can no longer show who removed them. */
 static int write_cordons(CtlClient *client, CordonList *c, bool ends, bool *ret_done, Error *err)
 {
     EtcdCompare guards[RECORDS_MAX + 1];
@@ -231,9 +231,9 @@ static bool is_in_quarantine(const CordonList *c)
     return is;
 }
 
-/* Lets the node check itself if it is in quarantine, which ends only if its probes find nothing. With --force the node
- * first forgets the faults that only a reset repairs, the quarantine ends anyway, and remaining findings are
- * printed. */
+/* If the node is in quarantine, makes the node check itself: the quarantine ends only if its probes find nothing. With
+ * --force, the node first forgets the faults that only a reset repairs, and the quarantine ends even if the probes find
+ * something, which is printed. */
 static int check_quarantine(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
 {
     const CordonOptions *o = arguments_own(a);

@@ -13,8 +13,8 @@
 
 enum { TRIES = 5 };
 
-/* The node's records as read. If another writer changes one of them meanwhile, all are read again before any is
- * removed. */
+/* The node's records as read. If another writer changes one of them meanwhile, all records are read again
+ * before a record is removed. */
 typedef struct Known {
     char keys[3][KEY_MAX]; /* keys of the records in nodes, health and cordons */
     int64_t revisions[3];  /* mod revisions; 0: there is no record */

@@ -40,7 +40,7 @@ int health_request(CtlClient *client, const char *node, const char *machine_id, 
     if (r == -ETIMEDOUT)
         (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
     Error ignored = ERROR_INIT;
-    /* If this fails, the request is removed after an hour. */
+    /* If the deletion fails, the request is removed after an hour. */
     (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored);
     if (r < 0)
         return r;

@@ -33,8 +33,8 @@ static json_t *cause_json(const CordonCause *c)
     return json_build_end(&b);
 }
 
-/* Returns the strongest cause against the node: a cause for all jobs, else for one job, else a cause that only counts
- * strikes and does not restrict the node yet. */
+/* Returns the strongest cause against the node: a cause for all jobs, else a cause for one job, else a cause that
+ * only counts strikes and does not restrict the node yet. */
 static json_t *cordon_json(const Model *m, const char *name)
 {
     const CordonRecord *record = model_cordon(m, name);

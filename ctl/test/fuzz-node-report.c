@@ -27,7 +27,7 @@ static void show(const NodeReport *r)
     Findings f = {0};
     findings_add(&f, FINDING_WRONG, "nodes", r->user, NULL, "%s%s", r->error, r->version);
     findings_add(&f, FINDING_OK, "cgroups", "n", NULL, "%s", r->cgroup);
-    for (size_t i = 0; i < r->n_stores; i++) /* after a URI, which makes some texts too long */
+    for (size_t i = 0; i < r->n_stores; i++) /* a URI before the error makes some texts too long */
         findings_add(&f, FINDING_WRONG, "stores", "n", NULL, "file:///%0240d: %s", 0,
                      r->stores[i].error);
     _cleanup_json_ json_t *all = findings_json(&f);

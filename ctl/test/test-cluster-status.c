@@ -28,7 +28,7 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)state;
     CtlLab *lab = ctl_lab_start(true);
     ctl_put_running_job(lab, "a");
-    DesiredRecord desired = {.min = 1, .max = 4}; /* fewer ranks were not requested */
+    DesiredRecord desired = {.min = 1, .max = 4}; /* nobody has requested fewer ranks */
     CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     put_node(lab, "n1");
@@ -68,7 +68,8 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)ctl_lab_stop(lab);
 }
 
-/* A lack of room is reported with advice, both before the next save and after a save has failed for it. */
+/* A lack of room in the store is reported with advice, both before the next save and after a save has failed because of
+ * the lack. */
 static void a_store_without_room_says_what_makes_some(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void members_are_asked_one_by_one(void **state)
     json_t *j = ctl_json(lab);
     assert_true(json_is_false(json_object_get(j, "ok")));
     assert_int_equal(json_array_size(json_object_get(j, "members")), 3);
-    assert_null(json_object_get(j, "leader")); /* unknown without a quorum */
+    assert_null(json_object_get(j, "leader")); /* the leader is unknown without a quorum */
     json_decref(j);
     (void)testing_etcd_stop(server);
     (void)ctl_lab_stop(lab);

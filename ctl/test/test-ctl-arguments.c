@@ -86,8 +86,8 @@ static int lines_of(const char *text)
     return n;
 }
 
-/* The error about a wrong command line has at most three lines, and suggests the right word if there is a similar
- * one. */
+/* The error about a wrong command line has at most three lines, and suggests a word if there is a similar
+ * word. */
 static void what_is_no_verb_is_answered_shortly(void **state)
 {
     CtlLab *lab = *state;
@@ -226,7 +226,7 @@ static void an_etcd_that_is_down_is_said_soon(void **state)
         assert_int_equal(ctl_run(lab, "%s --etcd 127.0.0.1:1", lines[i]), 5);
         assert_string_equal(lab->err, "sdctl: cannot reach etcd at 127.0.0.1:1: no answer within 3 "
                                       "s; is it up, and is that its address?\n");
-        /* Long enough for a busy machine. */
+        /* The limit of 20 s is long enough for a busy machine. */
         assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC);
     }
     assert_int_equal(unsetenv("SDTRAIN_ETCD"), 0);

@@ -158,7 +158,7 @@ static void start_writes_spec_and_desired_once(void **state)
     assert_int_equal(spec_record_decode("spec", text, strlen(text), &spec, &err), 0);
     assert_string_equal(spec.spec, file);
     assert_true(spec.submitted_usec > 0);
-    /* Hashes of empty.npy and one index.json. */
+    /* The text has two hashes of 32 digits, of empty.npy and of one index.json. */
     assert_int_equal(strlen(spec.sources), 32 + 1 + 32);
     spec_record_clear(&spec);
     DesiredRecord desired = desired_of(lab, "fresh");
@@ -201,7 +201,7 @@ static void start_gives_a_lost_file_back(void **state)
     DesiredRecord deleted = desired_of(lab, "lost");
     deleted.state = DESIRED_DELETED;
     CTL_PUT(lab, KEY_DESIRED, "lost", desired_record, deleted);
-    /* The job is being deleted. */
+    /* The job file is not restored, because the job is being deleted. */
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
     ctl_remove(lab, KEY_DESIRED, "lost");
     ctl_remove(lab, KEY_LEADER, "1");
@@ -346,7 +346,8 @@ static void start_is_refused_where_no_node_could_hold_it(void **state)
     assert_contains(lab->err,
                     "world.min: 3 ranks are needed at least, and the nodes that are known have "
                     "2 slots; --queue submits it all the same\n");
-    HealthRecord lost = {.node = "n2", .machine_id = "m2"}; /* it may return with more slots */
+    /* A lost node may return with more slots. */
+    HealthRecord lost = {.node = "n2", .machine_id = "m2"};
     CTL_PUT(lab, KEY_HEALTH, "n2", health_record, lost);
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json --priority 3", lab->folder), 0);
     assert_int_equal(desired_of(lab, "wide").priority, 3);
@@ -491,7 +492,7 @@ static void watch_tells_the_story_and_ends_with_the_job(void **state)
     assert_contains(lab->out, "recovered from trainer-died of rank 1 in 0.75 s, 2 steps again\n");
     assert_contains(lab->out, "\njob v failed at step 12 after 1 min 0 s: non-finite-loss of rank "
                               "0 on n1: grain 3\n");
-    assert_null(strchr(lab->out, '\r')); /* output is not a terminal */
+    assert_null(strchr(lab->out, '\r')); /* no '\r', because the output is not a terminal */
 
     ctl_put_phase(lab, "v", PHASE_SUCCEEDED, "finished");
     assert_int_equal(ctl_run(lab, "job status v --watch"), 0);
@@ -579,7 +580,7 @@ static void nodes_are_cordoned_drained_and_freed(void **state)
     assert_contains(lab->out, "quarantine since");
     assert_contains(lab->out, "for job b");
     assert_contains(lab->out, "drain since");
-    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* replaces the drain */
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* the cordon replaces the drain */
     assert_int_equal(ctl_run(lab, "node list -o json"), 0);
     json_t *all = ctl_json(lab), *first = json_array_get(all, 0);
     assert_string_equal(json_string_value(

@@ -121,7 +121,7 @@ static void options_and_environment_win(void **state)
     assert_true(finds_node(lab, options)); /* the context's etcd_ca is not used, either */
 
     assert_int_equal(setenv("SDTRAIN_ETCD", etcd, 1), 0);
-    /* The context's cluster is not used, but "default". */
+    /* The cluster is "default", not the cluster of the context. */
     assert_int_equal(ctl_run(lab, "node status n1"), 3);
     assert_int_equal(ctl_run(lab, "context list"), 0);
     assert_contains(lab->out, "none is in use: SDTRAIN_ETCD names an etcd");
@@ -194,7 +194,7 @@ static void bad_files_are_refused_exactly(void **state)
         assert_contains(lab->err, cases[i].says);
     }
     assert_int_equal(setenv("SDTRAIN_ETCD", testing_etcd_endpoints(lab->server), 1), 0);
-    /* The context file is not needed, so not read. */
+    /* The context file is not needed, so it is not read. */
     assert_int_equal(ctl_run(lab, "node list --cluster lab"), 0);
 }
 
@@ -235,7 +235,7 @@ static void wrong_rights_are_refused(void **state)
     (void)snprintf(link, sizeof(link), "%s/home/sdtrain/sdctl.json", lab->folder);
     (void)snprintf(file, sizeof(file), "%s/dotfile", lab->folder);
     assert_true(rename(link, file) == 0 && symlink(file, link) == 0);
-    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the other contexts */
+    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* the verb keeps the other contexts */
     struct stat st;
     assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
     assert_true(stat(file, &st) == 0 && (st.st_mode & 0022) == 0);

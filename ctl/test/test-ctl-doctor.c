@@ -40,7 +40,7 @@ static void put_report(CtlLab *lab, const char *node, const char *id, const char
     CTL_PUT(lab, KEY_HEALTH, node, health_record, record);
 }
 
-static const char *peers = ""; /* the peers' times in the next reports */
+static const char *peers = ""; /* the list "peers" of the next reports */
 
 /* Returns a report as `sdtrainer doctor` prints it, with this list of stores. */
 static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
@@ -211,7 +211,7 @@ static void stores_are_tried_from_here(void **state)
     ASSERT_FOUND(all, "nodes", "wrong", NULL, "there is none in cluster lab");
     json_decref(all);
     (void)snprintf(path, sizeof(path), "%s/saved", lab->folder);
-    /* Sdctl must not make folders, which would have the wrong owner. */
+    /* Folders that sdctl made would have the wrong owner, so it must not make any. */
     assert_int_equal(access(path, F_OK), -1);
 
     ctl_write(lab, "saved", "a file");
@@ -264,7 +264,7 @@ static void jobs_name_the_stores(void **state)
     assert_contains(lab->out, "/saved/j0: is not there yet");
     assert_contains(lab->out, "/saved/j3: is not there yet");
     assert_null(strstr(lab->out, "/saved/j4"));
-    /* The store of j4, and the data of the five jobs. */
+    /* The checkpoint store of j4 and the data of the five jobs were not tried. */
     assert_contains(lab->out, "6 more were not tried\n");
 }
 

@@ -176,7 +176,7 @@ static void a_quarantine_is_of_its_machine(void **state)
     CtlLab *lab = *state;
     quarantine_machine(lab, "n1", MACHINE_1);
     put_machine(lab, "n1", MACHINE_2);
-    /* No check: this machine is not quarantined. */
+    /* The node is not checked, because its machine is not in quarantine. */
     assert_int_equal(ctl_run(lab, "node uncordon n1"), 0);
     assert_contains(lab->out, "another machine that had this name");
     _cleanup_free_ char *held = ctl_get(lab, KEY_CORDONS, "n1");
@@ -220,7 +220,7 @@ static void a_lost_node_stays_until_it_is_forgotten(void **state)
     CtlLab *lab = *state;
     put_node(lab);
     put_lost(lab, "n2", 0);
-    put_lost(lab, "n3", 1700000001000000); /* it left in order */
+    put_lost(lab, "n3", 1700000001000000); /* node n3 left in order */
     IncidentRecord loss = {.id = "node-n2-5",
                            .cause = "node-lost",
                            .node = "n2",
@@ -283,7 +283,7 @@ static void a_node_off_the_list_is_shown(void **state)
     CTL_PUT(lab, KEY_NODES, "gpu-1", node_record, node);
     CTL_PUT(lab, KEY_NODES, "evil", node_record, node);
     ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"admit\":\"gpu-*,own@1\"}");
-    /* A waiting controller. */
+    /* This controller does not lead, so its list is ignored. */
     ctl_put_text(lab, KEY_LEADER, "3", "{\"v\":2,\"name\":\"c3\",\"admit\":\"evil\"}");
     assert_int_equal(ctl_run(lab, "node list"), 0);
     assert_contains(lab->out,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-logs.c - `sdctl job logs` of ranks on other nodes. The test plays their daemons, including malicious
- * ones. */
+ * daemons. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -251,7 +251,7 @@ static void a_node_that_is_lost_has_no_last_words(void **state)
         ask = wait_ask(lab, 1, name, sizeof(name));
         log_request_record_clear(&ask);
     } while (strncmp(name, "n1/", 3) != 0);
-    /* The time limit for the old ranks' last lines is 5 s. */
+    /* sdctl has not waited for the old ranks' last lines, for which the time limit is 5 s. */
     assert_true(clock_boottime_usec() - began < 4 * USEC_PER_SEC);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"new\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));

@@ -64,7 +64,7 @@ static void put_node(CtlLab *lab, const char *name, int slots, const char *price
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
 
-/* A job without possible mistakes: four lines and no note. */
+/* For a job without possible mistakes, four lines and no note are printed. */
 static void a_good_job_is_taken_quietly(void **state)
 {
     CtlLab *lab = *state;
@@ -179,7 +179,8 @@ static void dollars_are_told_where_there_are_prices(void **state)
     assert_silent(lab, "costs");
 }
 
-/* The duration of the whole job is estimated from a similar job: 0.5 s a step on two ranks (ctl_put_running_job()). */
+/* The duration of the whole job is estimated from a similar job, which takes 0.5 s per step on two ranks
+ * (ctl_put_running_job()). */
 static void the_whole_is_told_where_another_job_has_done_it(void **state)
 {
     CtlLab *lab = *state;

@@ -175,7 +175,8 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(page, "<b id=\"goodput\">75.0 %</b><span>goodput</span>");
     assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
     assert_contains(page, "<title>restore 0.750 s</title>");
-    assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s minus the known phases */
+    /* The first step has the rest of 2 s after the known phases. */
+    assert_contains(page, "<title>first step 0.312 s</title>");
     assert_contains(page, "<title>replay 1.500 s</title>");
     assert_contains(page, "generation 2: 2 ranks from step 10: resizes from 3 to 2</title>");
     assert_contains(page, "step-0000000020-o1-g2-00000000/manifest.json");
@@ -296,7 +297,7 @@ static void a_report_shows_what_is_given_to_it(void **state)
     (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
     assert_contains(page, "src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"");
-    assert_contains(page, "equal: the same bits"); /* equal to the digest in the record */
+    assert_contains(page, "equal: the same bits"); /* --alone equals the digest in the record */
     assert_int_equal(
         ctl_run(lab, "job report r --out %s/r.html --alone 11111111111111111111111111111111",
                 lab->folder),

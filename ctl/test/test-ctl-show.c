@@ -27,7 +27,7 @@ static void status_has_the_documented_fields(void **state)
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
     ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
-    ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* of an earlier job with the same name */
+    ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* the incident of an earlier job named a */
                  "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"submission\":\"1234\","
                  "\"cause\":\"hang\"}");
     CheckpointsRecord checkpoints = {.commits = {{.step = 10,
@@ -53,7 +53,7 @@ static void status_has_the_documented_fields(void **state)
     assert_true(json_real_value(ctl_at(j, "loss")) == 0.5);
     assert_int_equal(json_integer_value(ctl_at(j, "samples_seen")), 192);
     assert_true(json_real_value(ctl_at(j, "samples_per_s")) == 32.0);
-    /* 88 steps of 16 samples, 32 samples a second */
+    /* 88 steps of 16 samples are left, and the job trains 32 samples a second. */
     assert_true(json_real_value(ctl_at(j, "eta_s")) == 44.0);
     assert_true(json_is_real(ctl_at(j, "goodput")));
 
@@ -153,7 +153,7 @@ static void what_the_store_costs_is_told(void **state)
     CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "  store: 12.0 GB free, the next checkpoint has 0.7 MB\n");
-    progress.save_next_bytes = 0; /* unknown on S3 */
+    progress.save_next_bytes = 0; /* as on S3, where the size is unknown */
     CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_null(strstr(lab->out, "the next checkpoint"));
@@ -184,7 +184,7 @@ static void cost_is_shown_where_there_are_prices(void **state)
                                   .lost = 5250000}};
     CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
-    /* step 12 of 100, half a second per step, 32 samples a second */
+    /* The job is at step 12 of 100, and trains half a second per step and 32 samples a second. */
     assert_contains(lab->out, "  cost $1,234, of it $5.25 lost to failures; $0.8800 to the end\n"
                               "    $72.00 an hour, $10.00 per 1,000 steps, $625,000 per epoch of "
                               "1e9 samples\n");
@@ -356,7 +356,7 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     json_t *member = json_array_get(ctl_at(j, "members"), 0);
     assert_true(json_is_true(ctl_at(member, "answers")) && json_is_true(ctl_at(member, "leads")));
     assert_true(json_integer_value(ctl_at(member, "db_bytes")) > 0);
-    /* Its key was created first. */
+    /* Controller "second" leads, because its key was created first. */
     assert_string_equal(json_string_value(ctl_at(j, "leader")), "second");
     assert_string_equal(json_string_value(json_array_get(ctl_at(j, "standby"), 0)), "first");
     assert_int_equal(json_integer_value(ctl_at(j, "nodes")), 2);

@@ -18,7 +18,7 @@ static DesiredRecord desired_of(CtlLab *lab, const char *job)
     return desired;
 }
 
-/* resize --wait and stop --wait end when the leader has made the change, or when it cannot happen any more. */
+/* resize --wait and stop --wait end when the leader has made the change, or when the change cannot happen any more. */
 static void changes_are_waited_for(void **state)
 {
     CtlLab *lab = *state;
@@ -34,7 +34,7 @@ static void changes_are_waited_for(void **state)
     CTL_PUT(lab, KEY_WORLDS, "x", world_record, larger);
     assert_int_equal(ctl_finish(lab), 0);
     assert_contains(lab->out, "job x is running at step ");
-    /* Decided, but not running yet. */
+    /* The new world is decided, but does not run yet. */
     ctl_put_phase(lab, "x", PHASE_STARTING, "resizes from 2 to 3");
     assert_int_equal(ctl_run(lab, "job resize x --world 3 --wait --timeout 0.2"), 4);
     ctl_put_phase(lab, "x", PHASE_RUNNING, "");

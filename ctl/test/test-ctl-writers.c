@@ -19,7 +19,7 @@ static DesiredRecord desired_of(CtlLab *lab, const char *name)
     return record;
 }
 
-/* When an older sdctl changes a record of a newer one, it keeps the fields that it does not know. */
+/* When an older sdctl changes a record of a newer sdctl, the older sdctl keeps the fields that it does not know. */
 static void fields_of_a_later_version_stay(void **state)
 {
     static const char desired[] =

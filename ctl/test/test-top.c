@@ -56,7 +56,7 @@ static void harmful_bytes_become_question_marks(_unused_ void **state)
     assert_string_equal(put("a\xe2\x80\xae"
                             "b",
                             20),
-                        "a?b");                       /* changes the writing direction */
+                        "a?b"); /* U+202E, which changes the writing direction */
     assert_string_equal(put("a\xff\xc3", 20), "a??"); /* not UTF-8, and a letter cut short */
     assert_string_equal(put("\xe2\x80", 20), "??");
     assert_string_equal(put("\xc0\xaf\xed\xa0\x80", 20), "???"); /* an overlong form; a surrogate */
@@ -78,7 +78,7 @@ static void columns_and_breaks(_unused_ void **state)
     assert_string_equal(cells_break("日本", 1), "本"); /* takes at least one letter */
     char small[4] = "";
     at = 0;
-    /* Never writes beyond the buffer. */
+    /* cells_put() never writes beyond the buffer. */
     assert_int_equal(cells_put(small, sizeof(small), &at, "abcdef", 6), 3);
     assert_string_equal(small, "abc");
 }

@@ -17,13 +17,13 @@
 #include <jansson.h>
 
 typedef struct CtlLab {
-    TestingEtcd *server; /* NULL: none */
+    TestingEtcd *server; /* NULL: the lab has no etcd */
     sd_event *event;
     Etcd *etcd;
     int64_t revision; /* revision of the last put or removal */
     char folder[64];  /* folder for this test's files */
     char *out, *err;  /* output of the last ctl_run() */
-    pid_t pid;        /* the process of ctl_begin() */
+    pid_t pid;        /* the process that ctl_begin() has started */
     FILE *out_file, *err_file;
 } CtlLab;
 

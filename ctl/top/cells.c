@@ -9,7 +9,7 @@ static const char ellipsis[] = "\xe2\x80\xa6"; /* U+2026, one cell */
 typedef struct Letter {
     size_t n_bytes;
     int cells;
-    bool is_bad; /* shown as '?' */
+    bool is_bad; /* the letter is shown as '?' */
 } Letter;
 
 typedef struct Range {
@@ -46,7 +46,7 @@ static Letter letter_at(const char *text)
     size_t n = *p < 0x80 ? 1 : *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
     uint32_t code = n == 1 ? *p : *p & (0x7fU >> n);
     for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) /* also at the end of the text */
+        if ((p[i] & 0xc0) != 0x80) /* also true at the end of the text */
             return (Letter){1, 1, true};
         code = code << 6 | (p[i] & 0x3f);
     }

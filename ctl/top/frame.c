@@ -237,7 +237,8 @@ static void draw_note(const FrameInput *in, const ModelJob *job, char *ret, size
         n = snprintf(ret, size, "tries again in %s: ",
                      span_text((double)(next_usec - in->now_usec) * 1e-6, span));
     (void)model_reason(job, reason);
-    /* The reason of a running job tells why its world began. Only with a colon does it tell what the job lacks. */
+    /* The reason of a running job tells why its world began. Only a reason with a colon also tells what the
+     * job lacks. */
     if (n > 0 || model_phase(job) != PHASE_RUNNING || strchr(reason, ':'))
         (void)snprintf(ret + n, size - (size_t)n, "%s", reason);
 }

@@ -30,7 +30,7 @@ typedef struct Frame {
 typedef struct FrameInput {
     const Model *model;
     const Members *members; /* NULL: not known yet */
-    uint64_t silent_usec;   /* since when etcd does not answer; 0: it answers */
+    uint64_t silent_usec;   /* since when etcd does not answer; 0: etcd answers */
     uint64_t now_usec;
 } FrameInput;
 

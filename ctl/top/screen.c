@@ -65,7 +65,7 @@ void screen_leave(Screen *s)
 
 static bool wants_colour(void)
 {
-    const char *no = getenv("NO_COLOR"); /* no-color.org */
+    const char *no = getenv("NO_COLOR"); /* defined by no-color.org */
     return screen_is_there() && !(no && *no);
 }
 

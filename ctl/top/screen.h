@@ -24,7 +24,7 @@ bool screen_is_there(void);
 void screen_size(int *ret_columns, int *ret_rows);
 void screen_enter(Screen *screen);
 void screen_leave(Screen *screen);
-/* Draws the frame over the previous one, in one write. */
+/* Draws the frame over the previous frame, with a single write. */
 void screen_draw(const Frame *frame);
 /* Prints the frame's lines as normal output. */
 void screen_print(const Frame *frame);

@@ -20,8 +20,9 @@ typedef struct Top {
     Members members;
     Screen screen;
     sd_event_source *timer;
-    uint64_t drawn_usec, asked_usec; /* CLOCK_BOOTTIME; 0: not yet */
-    int signal;                      /* the signal that ends sdctl; 0: none */
+    /* When the screen was last drawn and the members were last asked, in CLOCK_BOOTTIME; 0: never. */
+    uint64_t drawn_usec, asked_usec;
+    int signal; /* the signal that ends sdctl; 0: none */
 } Top;
 
 /* ---- drawing ---- */
@@ -93,7 +94,8 @@ static int on_key(sd_event_source *source, int fd, _unused_ uint32_t events, voi
     Top *t = userdata;
     char keys[64];
     ssize_t n = read(fd, keys, sizeof(keys));
-    /* End of input; before the first drawing, input may come line by line. */
+    /* If nothing was read, the input has ended. Before the first drawing this is uncertain, because the terminal still
+     * passes input line by line. */
     if (n <= 0 && t->drawn_usec)
         return sd_event_source_set_enabled(source, SD_EVENT_OFF);
     if (n > 0 && memchr(keys, 'q', (size_t)n))

@@ -257,7 +257,7 @@ static void test_one_that_drips_is_ended(void **state)
         uint64_t now_usec = clock_boottime_usec();
         assert_true(now_usec < begun_usec + PATIENCE_SEC * USEC_PER_SEC);
         if (now_usec > sent_usec + USEC_PER_SEC / 2) {
-            /* Fails if the server has closed the connection. */
+            /* send() fails if the server has closed the connection. */
             (void)send(fd, "x", 1, MSG_NOSIGNAL);
             sent_usec = now_usec;
         }
@@ -311,7 +311,8 @@ static void assert_answered(Lab *lab, const char *path, const char *status)
 }
 
 /* Thousands of silent connections do not delay other clients. Their number is limited by the process's open files and
- * by the kernel's queue. If each was only closed by its 5 s timeout, 48 at a time, this would take minutes. */
+ * by the kernel's queue. If only the timeout of 5 s closed the connections, 48 at a time, the test
+ * would take minutes. */
 static void test_thousands_are_silent(void **state)
 {
     Lab *lab = *state;
@@ -403,7 +404,7 @@ static void test_answers_that_nobody_takes(void **state)
 static void test_one_that_leaves(void **state)
 {
     Lab *lab = *state;
-    for (int i = 0; i < 20; i++) { /* closes the connection during the answer */
+    for (int i = 0; i < 20; i++) { /* each client resets its connection during the answer */
         _cleanup_fd_ int fd = connect_to(lab);
         send_text(lab, fd, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n");
         turn(lab);
@@ -506,7 +507,7 @@ static void test_viewers_are_bounded(void **state)
     }
     assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
     assert_int_equal(lab->n_viewers, HTTP_VIEWERS_MAX);
-    lab->server = http_server_free(lab->server); /* with connected viewers */
+    lab->server = http_server_free(lab->server); /* while viewers are connected */
     assert_int_equal(lab->n_viewers, 0);
     for (size_t i = 0; i < ELEMENTSOF(viewers); i++)
         viewers[i] = fd_close(viewers[i]);

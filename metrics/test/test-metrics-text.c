@@ -101,7 +101,7 @@ static void test_what_is_forgotten(_unused_ void **state)
                 "# HELP t_done_total Done.\n# TYPE t_done_total counter\n"
                 "t_done_total{who=\"b\",how=\"\\\",who=\\\"a\\\"\"} 1\n"
                 "t_done_total{who=\"b\",how=\"a\"} 1\n");
-    metrics_add(m, DONE, LABELS("a", "x"), 7); /* the series begins again */
+    metrics_add(m, DONE, LABELS("a", "x"), 7); /* the removed series begins again at 0 */
     _cleanup_free_ char *text = text_of(m, 0);
     assert_non_null(strstr(text, "{who=\"a\",how=\"x\"} 7\n"));
 }

@@ -92,7 +92,8 @@ static void many_and_long_captions(_unused_ void **state)
     grid_notes_clear(&back);
 }
 
-/* A PNG that is cut before the end of the notes is refused, and so is one with a flipped bit in the notes' text. */
+/* A PNG that is cut before the end of the notes is refused, and so is a PNG with a flipped bit in the notes'
+ * text. */
 static void a_file_that_is_damaged(_unused_ void **state)
 {
     size_t n;

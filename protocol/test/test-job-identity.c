@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-job-identity.c - the identities of several job files are constants. Checkpoints store the identity, so if one
- * changed, jobs submitted before could not resume. */
+/* test-job-identity.c - the identities of several job files are constants. Checkpoints store the identity, so if an
+ * identity changed, jobs submitted before could not resume. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct Kept {
-    /* Text: a job file's text, or its path in the source tree. */
+    /* The field `text` is a job file's text, or the file's path in the source tree. */
     const char *what, *text, *identity;
 } Kept;
 

@@ -96,7 +96,7 @@ static void what_differs_is_told_by_the_keys_of_the_job_file(void **state)
         char differences[300];
         _cleanup_(job_freep) Job *job = job_of(rows[i].job);
         _cleanup_free_ char *is = text_of(job);
-        /* The number is not needed. */
+        /* The returned number is not needed. */
         (void)job_terms_diff(was, is, differences, sizeof(differences));
         assert_string_equal(differences, rows[i].says ?: "");
         assert_int_equal(hash_equal(plain->identity, job->identity), !rows[i].says);
@@ -142,7 +142,7 @@ static void the_text_is_what_was_hashed(void **state)
     }
 }
 
-/* The identity that checkpoints store is computed as in versions before these texts existed. */
+/* The identity that checkpoints store is computed as in versions before texts of terms existed. */
 static void the_identity_is_of_job_config_and_empty_caption(void **state)
 {
     (void)state;

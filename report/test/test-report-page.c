@@ -278,12 +278,12 @@ static void the_time_adds_up(_unused_ void **state)
         p += strlen("data-label=\"Share\" class=\"n\">");
         sum += strtod(p, NULL);
     }
-    assert_int_equal(n, 6); /* without "idle" and "not told" */
+    assert_int_equal(n, 6); /* no share is "idle" or "not told" */
     assert_true(fabs(sum - 100) < 0.3);
     assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">70.0 %");
     assert_contains(&page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
     page_clear(&page);
-    s->job.saving = NAN; /* unknown */
+    s->job.saving = NAN; /* the share of saves is unknown */
     report_job(&s->job, &page);
     assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">75.0 %");
     assert_null(strstr(page.text, "</i>save<"));

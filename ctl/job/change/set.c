@@ -163,7 +163,7 @@ static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, Desired
                   Error *err)
 {
     desired->state = DESIRED_DELETED;
-    if (model_has_lost_spec(job)) /* such a job cannot be stopped first */
+    if (model_has_lost_spec(job)) /* a job without its spec cannot be stopped before */
         return job->has_foreign_spec ? refuse_lost(job, err) : 0;
     if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
         return 0;

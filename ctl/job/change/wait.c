@@ -16,7 +16,7 @@ typedef struct JobWait {
     const char *wanted; /* the goal as text, for messages */
     int phase;          /* JobPhase to wait for, or -1 */
     int64_t step;       /* step to wait for, or -1 */
-    bool stops;         /* a job that succeeds first counts as stopped */
+    bool stops;         /* a job that succeeds before it stops counts as stopped */
     int size;           /* number of ranks to wait for; 0: any */
     char text[480];     /* the job's present phase and step as text */
 } JobWait;

@@ -98,7 +98,7 @@ void log_lines_show(LogLines *lines, bool last)
         if (last && lines->of[i]->n_line > 0)
             put_line(lines, lines->of[i]);
     }
-    (void)fflush(stdout); /* as in log_lines_take() */
+    (void)fflush(stdout); /* if the pipe's reader has exited, SIGPIPE ends sdctl */
 }
 
 void log_lines_show_old(LogLines *lines)

@@ -11,7 +11,8 @@
 
 enum {
     PAUSE_MSEC = 250, /* minimum between two answers of one node */
-    /* With n nodes being read, the minimum is at least n times this, so 64 nodes together write 33 times a second. */
+    /* If n nodes are read, the minimum is at least n * PAUSE_NODE_MSEC: the nodes together write at most 33 times a
+     * second. */
     PAUSE_NODE_MSEC = 30,
     RETRY_MSEC = 500,
     STOOD_STILL_MSEC = 1000,
@@ -34,7 +35,7 @@ typedef struct Reader {
     char id[LOG_ID_MAX + 1];
     LogRequestRecord ask;
     bool answered; /* the node has answered at least once */
-    /* For each place in the request: part of its log was shown; another node shows this log. */
+    /* shown[i]: a part of the log of place i in the request was shown. elsewhere[i]: another node shows this log. */
     bool shown[RECORD_SLOTS_MAX], elsewhere[RECORD_SLOTS_MAX];
     bool again; /* the request changed while it was being written */
     uint64_t next_usec, deadline_usec;
@@ -133,7 +134,7 @@ static void reader_put(Reader *reader)
     const int64_t lease = etcd_lease_id(all->lease);
     reader->again = reader->call != NULL;
     if (reader->again || lease == 0)
-        return; /* on_put() or on_lease() calls this again */
+        return; /* on_put() or on_lease() calls this function again */
     size_t n_asked = 0;
     for (size_t i = 0; i < all->n; i++)
         n_asked += all->of[i]->state == READER_REQUESTS || all->of[i]->state == READER_RECEIVES;
@@ -177,8 +178,8 @@ static void reader_go_on(Reader *reader)
     reader->next_usec = now + PAUSE_MSEC * USEC_PER_MSEC;
 }
 
-/* Returns the request's place for a rank. If no ranks were named, adds the ranks that the node reports. NULL: the rank
- * was not requested, or there are too many. */
+/* Returns the rank's place in the request. If the user named no ranks, adds a place for the rank, which the node has
+ * reported. Returns NULL if the rank was not requested or there are too many ranks. */
 static LogPlace *place_of(Reader *reader, int rank)
 {
     LogRequestRecord *ask = &reader->ask;
@@ -416,8 +417,8 @@ static void on_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdat
 
 /* ---- creation and end ---- */
 
-/* Waits until the watch has begun and the lease is granted, because an earlier answer could be missed. A missing right
- * is found before any node receives a request. */
+/* Waits until the watch has begun and the lease is granted, because an answer before the watch begins could be missed.
+ * A missing right is found before any node receives a request. */
 static int wait_open(LogReaders *all, Error *err)
 {
     char key[KEY_MAX];
@@ -512,7 +513,7 @@ static int on_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, voi
 void log_readers_close(LogReaders *all, void (*done)(void *userdata), void *userdata)
 {
     if (all->late)
-        return; /* already closing */
+        return; /* log_readers_close() was called before */
     all->closed = done;
     all->closed_userdata = userdata;
     for (size_t i = 0; i < all->n; i++)

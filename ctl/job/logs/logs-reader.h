@@ -68,5 +68,6 @@ void log_readers_forget(LogReaders *readers, const char *node);
 void log_readers_stop(LogReaders *readers);
 /* Handles deadlines, pauses and retries. To be called several times a second. */
 void log_readers_tick(LogReaders *readers);
-/* Deletes sdctl's records from etcd. Calls `done` when they are deleted, or after about a second if that fails. */
+/* Deletes sdctl's records from etcd. Calls `done` when they are deleted, or after about a second if the deletion
+ * fails. */
 void log_readers_close(LogReaders *readers, void (*done)(void *userdata), void *userdata);

@@ -21,9 +21,9 @@ enum {
     FOLLOW_MSEC = 200,
     LAST_WORDS_SEC = 5,    /* time limit for the last lines of a world that has ended */
     RANKS_UNASKED = 16,    /* --all is needed to show more ranks than this */
-    TAIL_ONE = 256 * 1024, /* bytes of the only rank, on another node */
-    TAIL_SOME = 64 * 1024, /* bytes of each rank, with at most RANKS_UNASKED ranks */
-    TAIL_MANY = 8 * 1024,  /* bytes of each rank, with more ranks */
+    TAIL_ONE = 256 * 1024, /* bytes of the remote log, if only one rank is shown */
+    TAIL_SOME = 64 * 1024, /* bytes of each remote log, if at most RANKS_UNASKED ranks are shown */
+    TAIL_MANY = 8 * 1024,  /* bytes of each remote log, if more ranks are shown */
     FOLLOWED_MAX = LOG_READERS_AT_ONCE,
 };
 
@@ -46,7 +46,7 @@ const CtlOptions job_logs_options = CTL_OPTIONS(options, .rank = -1, .generation
 
 typedef struct Followed {
     char node[NODE_NAME_MAX + 1];
-    bool gone; /* the node is not registered, and this was printed */
+    bool gone; /* the node is not registered, and a message has reported it */
 } Followed;
 
 typedef struct Logs {
@@ -56,11 +56,11 @@ typedef struct Logs {
     Model *model;
     char boot_id[40];
     int64_t generation;
-    bool is_past; /* not the present generation: it is unknown where its ranks ran */
+    bool is_past; /* the generation is a past one, and the nodes of its ranks are unknown */
     bool follows; /* new lines may still arrive */
     LogLines lines;
-    LogReaders *readers; /* NULL: no daemon needs to or can be asked for logs */
-    /* Why no daemon can be asked for logs; empty: this was printed already, or daemons can be asked. */
+    LogReaders *readers; /* NULL: no log of a daemon is needed, or no daemon can be asked */
+    /* Why no daemon can be asked for logs; empty: the reason was printed already, or daemons can be asked. */
     char denied[256];
     bool cannot_ask;
     Followed followed[FOLLOWED_MAX];
@@ -392,7 +392,7 @@ static void move_on(Logs *l)
         return;
     printf("--- generation %lld, %d rank%s\n", (long long)job->world.generation, job->world.size,
            job->world.size == 1 ? "" : "s");
-    (void)fflush(stdout); /* as in log_lines_show() */
+    (void)fflush(stdout); /* if the pipe's reader has exited, SIGPIPE ends sdctl */
     /* An error does not end sdctl: if this world lacks the rank, the next world may have it again. */
     if (list_ranks(l, job, &err) < 0)
         fprintf(stderr, "sdctl: %s\n", err.text);
@@ -494,7 +494,7 @@ static int show_all(Logs *l, Error *err)
     int r = 0;
     log_lines_show_old(&l->lines);
     log_lines_show(&l->lines, !l->follows);
-    if (l->readers) /* one node after another, if the nodes' ranks are known */
+    if (l->readers) /* nodes are read one after another, if the nodes' ranks are known */
         log_readers_start(l->readers, l->follows || l->is_past ? LOG_READERS_AT_ONCE : 1);
     if (l->follows)
         r = follow(l, err);

@@ -23,7 +23,7 @@ typedef struct Gather {
     Store *store;
     CommittedMetrics m;
     size_t room;
-    int64_t next; /* the first step without a line or a gap so far */
+    int64_t next; /* the first step that neither has a line nor counts as lost yet */
 } Gather;
 
 static double get_real(json_t *object, const char *key)

@@ -19,7 +19,7 @@ typedef struct MetricsLine {
 } MetricsLine;
 
 typedef struct CommittedMetrics {
-    MetricsLine *lines; /* one per step, in order; lost steps have no line */
+    MetricsLine *lines; /* one line per step, in order; lost steps have no line */
     size_t n_lines;
     int64_t *saved; /* steps of the newest 65 checkpoints, and the last steps of older segments */
     size_t n_saved;

@@ -15,7 +15,7 @@
 
 typedef struct EventScalar {
     const char *tag; /* at most 63 bytes */
-    double value;    /* NAN: omitted */
+    double value;    /* NAN: the scalar is omitted */
 } EventScalar;
 
 enum { EVENT_SCALARS_MAX = 8 };

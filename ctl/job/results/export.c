@@ -85,8 +85,8 @@ static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job
     return 0;
 }
 
-/* Exports the newest checkpoint. A running job removes old checkpoints, possibly the one that is being read; then a
- * newer one is committed, and this tries again. */
+/* Exports the newest checkpoint. A running job removes old checkpoints, possibly the checkpoint that is being
+ * read. In this case a newer checkpoint is committed, and this function tries to export the newer one. */
 static int export_newest(const Arguments *a, Exported *ret, Error *err)
 {
     int r = 0;

@@ -31,7 +31,7 @@ typedef struct JobMetrics {
     Format format;
     FILE *to;
     int64_t told_step; /* step of the last row written; 0: none yet */
-    Hash told;         /* hash of the manifest whose rows were written */
+    Hash told;         /* hash of the last manifest whose rows were written */
     bool told_any, over;
     bool missing;         /* the job does not exist */
     int64_t global_batch; /* 0: the job file cannot be parsed */
@@ -177,7 +177,8 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_metrics_options = CTL_OPTIONS(options, .out = NULL);
 
-/* Reads the job's records. After the first time, waits until they have something new. */
+/* Reads the job's records. If rows were written before, waits until there is a newer commit, or until the job has ended
+ * or does not exist any more. */
 static int look(const Arguments *a, JobMetrics *m, Error *err)
 {
     CtlClient client = {0};
@@ -188,7 +189,7 @@ static int look(const Arguments *a, JobMetrics *m, Error *err)
     } else if (r == 0) {
         r = model_read(&client, &m->model, err);
         if (r == 0)
-            (void)on_event(NULL, m); /* its result is in m */
+            (void)on_event(NULL, m); /* the result is stored in m */
     }
     client_close(&client);
     if (r >= 0 && m->missing)

@@ -31,7 +31,7 @@ static void add(Words *w, const char *option, const char *value)
 {
     if (!value)
         return;
-    assert(w->n + 2 <= PROGRAMS_ARGUMENTS_MAX); /* fits: at most 64 captions */
+    assert(w->n + 2 <= PROGRAMS_ARGUMENTS_MAX); /* fits: the user can give at most 64 captions */
     w->items[w->n++] = option;
     w->items[w->n++] = value;
 }

@@ -77,7 +77,7 @@ static json_t *get(json_t *at, const Place *place)
                             : json_array_get(at, (size_t)place->index);
 }
 
-/* Goes one place down. A missing object is created; a missing array element is an error. */
+/* Goes down the path by one place. A missing object is created; a missing array element is an error. */
 static int go(const char *set, json_t *at, const Place *place, json_t **ret, Error *err)
 {
     *ret = get(at, place);

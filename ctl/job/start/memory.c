@@ -53,9 +53,9 @@ static bool any_lost(const Model *model)
     return false;
 }
 
-/* Checks whether any world from min to max fits into the nodes. Ranks of a larger world never need more memory. So a
- * world between two planned sizes can fit only if the nodes can hold as many ranks as the smaller size has, each with
- * the memory that a rank of the larger size needs. */
+/* Checks whether any world from min to max fits into the nodes. A rank of a larger world never needs more memory than
+ * a rank of a smaller world. So a world between two planned sizes can fit only if the nodes can hold as
+ * many ranks as the smaller size has, each with the memory that a rank of the larger size needs. */
 int job_memory_check(const JobMemory *memory, const char *source, const Model *model, Error *err)
 {
     if (memory->n == 0 || model->n_nodes == 0 || any_lost(model))

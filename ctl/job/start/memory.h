@@ -15,7 +15,7 @@
 enum { JOB_MEMORY_WORLDS = 40 };
 
 typedef struct JobMemory {
-    /* Plans of worlds from world.min to world.max, each at most twice as large as the one before. */
+    /* Plans of worlds from world.min to world.max, each world at most twice as large as the world before. */
     MemoryPlan plans[JOB_MEMORY_WORLDS];
     size_t n; /* 0: this machine cannot compute the plans */
 } JobMemory;

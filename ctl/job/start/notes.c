@@ -54,7 +54,7 @@ static void note_batch(const Job *job, const DatasetLook *look)
 static void place_of(const char *uri, char *ret, size_t size)
 {
     _cleanup_(store_freep) Store *store = NULL;
-    Error ignored = ERROR_INIT; /* the checks of job start report it */
+    Error ignored = ERROR_INIT; /* the checks of `job start` report an error of the URI */
     *ret = '\0';
     if (store_open(uri, &store, &ignored) == 0)
         (void)snprintf(ret, size, "%s", store_uri(store));
@@ -171,8 +171,8 @@ static Prices prices_of(const Model *model, const Job *job)
     return ret;
 }
 
-/* Computes the hourly cost of a world of this size, on the cheapest slots and on the most expensive. Returns false if
- * the cost is unknown. */
+/* Computes the hourly cost of a world of this size, on the cheapest slots and on the most expensive slots. Returns
+ * false if the cost is unknown. */
 static bool rate_of(const Prices *prices, int size, int64_t *ret_low, int64_t *ret_high)
 {
     if (prices->n < (size_t)size)
@@ -274,7 +274,8 @@ static void print_whole(const Job *job, const Model *model, const Prices *prices
 
 /* ---- memory ---- */
 
-enum { TIGHT_PERCENT = 80 }; /* share of a node's memory that the ranks in all its slots may need */
+/* If ranks in all slots of a node need a larger share of its memory, a note is printed. */
+enum { TIGHT_PERCENT = 80 };
 
 static bool is_tight(const JobMemory *memory, const Model *model)
 {

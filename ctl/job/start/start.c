@@ -54,7 +54,7 @@ const CtlOptions job_start_options = CTL_OPTIONS(options, .priority = OPTION_NO_
 /* A job that is to be submitted. */
 typedef struct JobDraft {
     const char *source;         /* the file's name */
-    const char *resume;         /* --resume, or NULL */
+    const char *resume;         /* value of --resume; NULL: not given */
     const ModelJob *given_back; /* an existing job whose spec is lost; NULL: the job is new */
     int priority;
     char *text;
@@ -200,7 +200,7 @@ static int check_model(JobDraft *d, Error *err)
     if (r < 0)
         return refuse(d, "model.config", job->model.config_uri, r, err);
     r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
-                            : 0; /* else the ranks check it */
+                            : 0; /* if sides are unknown, the ranks check the shapes */
     if (r == 0 && d->look.sides_known &&
         job->train.device == JOB_DEVICE_CPU) /* for a GPU, the node's ranks check the memory */
         r = job_memory_plan(job, &config, &d->look, &d->memory, err);
@@ -439,7 +439,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
     return refuse_taken(d, err);
 }
 
-/* Returns the number of slots that all known nodes, including cordoned and lost ones, have for the job; INT_MAX:
+/* Returns the number of slots that all known nodes, including cordoned and lost nodes, have for the job; INT_MAX:
  * unknown. */
 static int known_slots(const Model *model, const Job *job)
 {

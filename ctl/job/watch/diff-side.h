@@ -20,7 +20,7 @@ enum { DIFF_NOTES_MAX = 4 };
 typedef struct DiffSide {
     const char *name; /* as given on the command line; borrowed */
     json_t *file;     /* the job file, flat (json_flat()); NULL: a manifest has none */
-    json_t *terms;    /* from job_terms_parse(); NULL: an older version wrote only the hash */
+    json_t *terms;    /* from job_terms_parse(); NULL: an older version wrote only their hash */
     json_t *data;     /* terms of the data, flat; NULL: only the hash is known, or nothing */
     json_t *computes; /* numerics and algorithms, flat; NULL: no rank has reported them */
     Hash identity, digest;

@@ -18,7 +18,7 @@ typedef enum GoesOn { GOES_ON_NO, GOES_ON_YES, GOES_ON_UNKNOWN } GoesOn;
 typedef struct Diff {
     DiffSide a, b;
     json_t *rows; /* {"key", "a", "b", "bits"} */
-    bool bits;    /* rows that are added now are about keys that may change a bit */
+    bool bits;    /* rows that are added now are about keys that may change a bit of the weights */
     size_t n_bits;
     GoesOn goes_on;
     char why[WHY_BYTES];
@@ -35,8 +35,8 @@ static void add_row(void *context, const char *key, const json_t *a, const json_
     d->n_bits += d->bits;
 }
 
-/* Adds a row only if both sides have the key. A key of one side only may come from a newer version, or the other side
- * could not be read. */
+/* Adds a row only if both sides have the key. A key that only one side has may be of a newer version, or the
+ * other side could not be read. */
 static void add_known(void *context, const char *key, const json_t *a, const json_t *b)
 {
     if (a && b)
@@ -98,21 +98,20 @@ static void compare(Diff *d)
     d->rows = json_array();
     d->bits = true;
     if (a->terms && b->terms)
-        (void)json_each_difference(a->terms, b->terms, add_term, d); /* the rows have the result */
+        (void)json_each_difference(a->terms, b->terms, add_term, d); /* fills d->rows */
     if (d->n_bits == 0 && a->has_identity && b->has_identity &&
         !hash_equal(a->identity, b->identity))
         add_hashes(d, "job identity", a->identity, b->identity);
     const size_t before = d->n_bits;
     if (a->data && b->data)
-        (void)json_each_difference(a->data, b->data, add_known, d); /* the rows have the result */
+        (void)json_each_difference(a->data, b->data, add_known, d); /* fills d->rows */
     if (d->n_bits == before && a->has_digest && b->has_digest && !hash_equal(a->digest, b->digest))
         add_hashes(d, "dataset digest", a->digest, b->digest);
-    /* The rows have the result. */
     if (a->computes && b->computes)
-        (void)json_each_difference(a->computes, b->computes, add_row, d);
+        (void)json_each_difference(a->computes, b->computes, add_row, d); /* fills d->rows */
     d->bits = false;
     if (a->file && b->file)
-        (void)json_each_difference(a->file, b->file, add_of_file, d); /* the rows have the result */
+        (void)json_each_difference(a->file, b->file, add_of_file, d); /* fills d->rows */
 }
 
 /* Tells whether the data of both sides are known well enough to compare them. */

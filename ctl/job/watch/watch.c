@@ -40,8 +40,8 @@ static void print_line(const View *v, uint64_t at_usec, const char *format, ...)
     (void)fflush(stdout); /* an error loses only a line of output */
 }
 
-/* Writes the step from which the job resumes. If the job takes over or searches a checkpoint, the step is known only
- * when ranks have found the checkpoint. */
+/* Writes the step from which the job resumes. If the job takes over the checkpoint of another job or searches for a
+ * checkpoint, the step is known only when ranks have found the checkpoint. */
 static void print_from(const ModelJob *job, char *ret, size_t size)
 {
     const ResumePoint *resume = &job->world.resume;
