@@ -127,7 +127,7 @@ typedef struct KernelsBackend {
 struct Device {
     const KernelsBackend *backend;
     DeviceKind kind;
-    DataType type; /* of activations */
+    DataType type; /* the type of activations */
 };
 
 /* Functions of the program that a backend in a shared object calls. */

@@ -47,9 +47,9 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
 typedef struct DeviceOptions {
     DeviceKind kind;
-    int index;     /* of the GPU */
+    int index;     /* the number of the GPU */
     int threads;   /* CPU: OpenMP threads, 1 or more */
-    DataType type; /* of activations */
+    DataType type; /* the type of activations */
     /* CUDA: the GPU's address, such as "0000:3b:00"; NULL: the GPU with number `index`. A CPU ignores this. */
     const char *pci_address;
     /* CUDA: makes plans. Each new object tries the algorithms of its libraries, and device_plans() then returns the
@@ -63,7 +63,7 @@ typedef struct DeviceOptions {
  * code of it):
  *     -ENODEV     no module, driver, device node or GPU of that address on this machine
  *     -EPROTO     the module, the driver or a library has another version
- *     -ENOTSUP    this machine's device cannot compute it: MIG, a driver too old, a CPU without AVX2
+ *     -ENOTSUP    this machine's device is not supported: MIG, a driver too old, a CPU without AVX2
  *     -ENOMEM     the device's memory is too small, even if no other process uses it
  *     -EAGAIN     other processes hold memory of the device that is needed
  *     -EINVAL     no device has such options
@@ -83,16 +83,17 @@ uint64_t device_memory_bytes(const Device *device);
  * nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
-/* A plan set says which algorithm of the device's libraries each operation uses: without it a library may choose
- * another one on another day, with other bits. This is the maximum size of its text in bytes. */
+/* A plan set says which algorithm of the device's libraries each operation uses: without a plan set a library may
+ * choose another algorithm on another day, with other bits. DEVICE_PLANS_MAX is the maximum size of its text in
+ * bytes. */
 enum { DEVICE_PLANS_MAX = 4 << 20 };
 /* Returns the plans in use, as canonical JSON text, which the caller frees; device_numerics() has its hash under
  * "plans". -ENOENT: this device, such as a CPU, has no plans. */
 int device_plans(const Device *device, char **ret);
 /* Uses the plans in `text`, a result of device_plans(), instead of choosing plans. Call this before the first object is
- * made on the device. A device that makes plans (DeviceOptions) keeps all of these, and tries algorithms only for
- * missing ones. -EINVAL: the device cannot replay the plan of an operation, which the error's text names; or the device
- * makes plans, and the set is plain. -ENOENT: the device has no plans. */
+ * made on the device. A device that makes plans (DeviceOptions) keeps all of these plans, and tries algorithms only
+ * for missing plans. -EINVAL: the device cannot replay the plan of an operation, which the error's text names; or the
+ * device makes plans, and the set is plain. -ENOENT: the device has no plans. */
 int device_use_plans(Device *device, const char *text, Error *err);
 
 /* ---- memory, lanes, fences ---- */
@@ -110,8 +111,8 @@ int device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 void device_host_release(Device *device, void *memory);
 
 /* Returns the address at which the host may read device memory directly, while no lane writes to it; NULL: there is no
- * such address, and the host must fetch the memory. The device memory of a CPU is host memory. Use this only where it
- * saves a copy. */
+ * such address, and the host must fetch the memory. The device memory of a CPU is host memory. Use the address only
+ * where it saves a copy. */
 const void *device_host_view(Device *device, const void *memory);
 
 /* device_upload() and device_download() are for code that is rarely run. They run after everything queued on
@@ -159,8 +160,8 @@ int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 typedef struct DeviceLaunch {
     const char
         *name;   /* the kernel's, or the operation's in the plans; exists as long as the device */
-    double usec; /* from the end of the launch before it to its own end */
-    double bytes, flop; /* the least that the shape of a library's operation needs; 0: a kernel's */
+    double usec; /* the time from the end of the launch before to the end of this launch */
+    double bytes, flop; /* the least that a library's operation of this shape needs; 0: a kernel */
 } DeviceLaunch;
 
 /* Times each of the next n_max launches; with 0 stops timing. Times recorded before are discarded. A CPU times nothing:
@@ -192,21 +193,21 @@ typedef struct GradientForm {
 } GradientForm;
 
 typedef enum SinkKind {
-    SINK_PLAIN,  /* to[i] = g; no maxima */
-    SINK_MAXIMA, /* only maxima */
-    SINK_COUNT,  /* maxima, and to[i] += rint(g * 2^exponent), wrapping; rounds half to even */
-    SINK_ADD,    /* maxima, and to[i] += g */
+    SINK_PLAIN,  /* to[i] = g, without maxima */
+    SINK_MAXIMA, /* raises the maxima, and stores nothing */
+    SINK_COUNT,  /* raises the maxima; to[i] += rint(g * 2^exponent), wrapping, half to even */
+    SINK_ADD,    /* raises the maxima, and to[i] += g */
 } SinkKind;
 
 /* The sink for the gradients of one backward pass. The caller of SINK_COUNT must keep |g * 2^exponent| < 2^31 (2^62 for
  * 64 bits): larger values saturate, and values that are not finite count as 0 (the maxima show both). */
 typedef struct GradientSink {
     SinkKind kind;
-    int bits;      /* of SINK_COUNT: 32 or 64 */
+    int bits;      /* bits of an integer of SINK_COUNT: 32 or 64 */
     void *to;      /* float, int32_t or int64_t; element 0 is the state's element `first` */
     int64_t first; /* the state's element that is to[0] */
-    const int32_t *exponents; /* one for each tensor, device memory; SINK_COUNT */
-    uint32_t *maxima;         /* one for each tensor, device memory, only raised: the largest
+    const int32_t *exponents; /* for SINK_COUNT: one for each tensor, in device memory */
+    uint32_t *maxima;         /* one for each tensor, in device memory, only raised: the largest
                          sign-cleared bit pattern of g (so NaN > infinity > finite) */
     const uint32_t
         *fresh; /* a word in device memory; while it is not 0, SINK_COUNT and SINK_ADD start
@@ -247,17 +248,16 @@ typedef enum KernelPass {
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2; or pad_end) and 1x1 ---- */
 
 typedef struct ConvShape {
-    int n, h, w; /* of the input */
+    int n, h, w; /* the number, the height and the width of the input images */
     int c_in, c_out;
     int kernel; /* 3 or 1 */
     int stride; /* 1 or 2 */
     /* Only one column and one row of zeros are added, at the right and at the bottom, and the sides are halved and
      * rounded down. This is the downsampling of diffusers' AutoencoderKL, F.pad(x, (0, 1, 0, 1)) without padding.
-     * Kernel 3, stride 2. */
+     * It needs kernel 3 and stride 2. */
     bool pad_end;
-    bool
-        forward_only; /* no backward operation is called: these get no workspace and need no plan */
-    bool own_kernels; /* our own kernels compute the shape, regardless of the device's plans */
+    bool forward_only; /* no backward operation is called, so none gets workspace or needs a plan */
+    bool own_kernels;  /* our own kernels compute the shape, regardless of the device's plans */
 } ConvShape;
 
 /* Returns the number of rows (columns) of y if x has `side` of them. */
@@ -311,8 +311,8 @@ typedef struct LinearShape {
     int in, out;
     bool forward_only, own_kernels; /* as in ConvShape; also in the shapes below */
     /* The layer is the columns [first, first + in) of a weight that has `columns` columns: linear_pack() reads these
-     * columns, and linear_backward_weight() writes them in dweight. columns 0: the weight has `in` columns. Only where
-     * reads_joined() is true. */
+     * columns, and linear_backward_weight() writes them in dweight. columns 0: the weight has `in` columns. Other
+     * values are allowed only where reads_joined() is true. */
     int first, columns;
 } LinearShape;
 
@@ -375,7 +375,7 @@ typedef struct GroupNormShape {
     double eps;
     bool silu;    /* y = silu(norm(x)) */
     int c_second; /* the last c_second of the c channels are in a separate tensor, `second`; 0: all are
-                     in x. Only where reads_joined() is true */
+                     in x. Other values: only where reads_joined() is true */
 } GroupNormShape;
 
 /* saved: mean and 1/sqrt(var + eps), [n][groups][2] floats. second: NULL where c_second is 0. */
@@ -483,15 +483,15 @@ typedef struct TensorSpan {
 } TensorSpan;
 
 /* The state has n_elements elements. Its tensors follow each other without gaps, and it is cut into chunks of
- * chunk_elements (the last one may be shorter). */
+ * chunk_elements (the last chunk may be shorter). */
 typedef struct StatePlanShape {
     const TensorSpan *tensors; /* read only by state_plan_new() */
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank; /* rank c mod n_ranks computes the squares of chunk c */
     int n_shards,
-        shard; /* a shard contains the chunks c with c mod n_shards == shard, one after another,
-                  chunk_elements each: m, v and EMA */
+        shard; /* m, v and EMA are shards: the chunks c with c mod n_shards == shard, one after
+                  another, chunk_elements each */
 } StatePlanShape;
 
 typedef struct StatePlan StatePlan;
@@ -508,7 +508,7 @@ typedef struct GradientSums {
     const void *data;
     SumType type;
     bool is_shard;            /* `data` is this rank's shard; otherwise the whole flat state */
-    const int32_t *exponents; /* one for each tensor, device memory */
+    const int32_t *exponents; /* one for each tensor, in device memory */
     double scale;
 } GradientSums;
 
@@ -523,7 +523,7 @@ void state_squares(StatePlan *plan, const GradientSums *sums, double *squares);
 typedef struct AdamW {
     float lr, eps, weight_decay;
     double beta1, beta2;            /* double, because 1 - beta is computed before rounding */
-    float gradient_scale;           /* clipping: g is multiplied by this first */
+    float gradient_scale;           /* for clipping: g is multiplied by gradient_scale first */
     float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t; the caller computes in double */
 } AdamW;
 

@@ -21,7 +21,7 @@ static void host_log(LogLevel level, const char *text) { log_write(level, "%s", 
 
 static const KernelsHost host = {.log = host_log, .fault = fault};
 
-/* Writes the folder of the running program, without a slash at its end. */
+/* Writes the path of the folder of the running program, without a slash at the end. */
 static void program_folder(char *ret, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", ret, size - 1);

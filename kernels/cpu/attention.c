@@ -16,7 +16,7 @@
 #endif
 
 enum {
-    FORWARD_QUERIES = 24, /* a multiple of TILE_ROWS */
+    FORWARD_QUERIES = 24, /* queries of a forward block; a multiple of TILE_ROWS */
     QUERIES = 96,         /* queries of a backward block; a multiple of TILE_ROWS */
     KEYS = 192,           /* keys of a backward block; a multiple of TILE_ROWS and TILE_COLUMNS */
 };
@@ -33,7 +33,7 @@ typedef struct Head {
     const Attention *attention;
     size_t d, d_panels, queries, keys, q_stride, kv_stride, out_stride;
     const float *q, *k, *v, *out, *dout;
-    float *saved; /* [queries][2] */
+    float *saved; /* [queries][2]: the maximum and 1 / sum of each row */
 } Head;
 
 typedef struct ForwardSpace {
@@ -47,9 +47,9 @@ typedef struct BackwardSpace {
     float *k_columns, *v_columns; /* [panel of keys][d][16] */
     float *k_panels;              /* [panel of d][keys][16] */
     float *q_panels, *do_panels;  /* [panel of d][queries][16] */
-    float *delta;                 /* [queries]: sum of dout * out */
+    float *delta;                 /* [queries]: for each query the sum of dout * out */
     float *probabilities;         /* [QUERIES][KEYS] */
-    float *slopes;                /* [QUERIES][KEYS]: gradient before the softmax */
+    float *slopes;                /* [QUERIES][KEYS]: the gradients of the scores */
     Tile *dk, *dv;                /* [KEYS / TILE_ROWS][panel of d] */
 } BackwardSpace;
 
@@ -115,7 +115,7 @@ int cpu_attention_new(Device *device, const AttentionShape *shape, Attention **r
     if (!attention)
         return error_set(err, -ENOMEM, "no memory for an attention");
     char *forward = NULL, *backward = NULL;
-    (void)forward_space(shape, &forward); /* computes only the size */
+    (void)forward_space(shape, &forward); /* the call only adds the size to `forward` */
     if (!shape->forward_only)
         (void)backward_space(shape, &backward);
     *attention = (Attention){.device = device,
@@ -159,7 +159,7 @@ static char *thread_workspace(const Attention *attention, void *workspace)
     return (char *)workspace + thread * attention->thread_bytes;
 }
 
-/* Returns the offset, in floats, of head `task` in q and out, or in k and v. */
+/* Returns the offset, in floats, of head `task`, counted over all images, in q and out, or in k and v. */
 static size_t head_offset(const AttentionShape *s, int task, int64_t tokens, size_t stride)
 {
     return (size_t)(task / s->heads) * (size_t)tokens * stride +
@@ -203,7 +203,8 @@ static void pack_columns(size_t n, size_t d, const float *from, size_t stride, f
         }
 }
 
-/* Rows first..first+5 of a matrix. Rows from `end` on are replaced by row `first`; their results are not stored. */
+/* Rows first..first+5 of a matrix. Row `first` replaces each row from `end` on; the results of the replaced
+ * rows are not stored. */
 static Segment row_segment(const float *rows, size_t stride, size_t first, size_t end)
 {
     Segment s = {.b = 0};
@@ -221,7 +222,7 @@ static Segment column_segment(const float *columns)
     return s;
 }
 
-/* to[rows][16 * n_panels] = left[first_row..][d] x right panels of [d][16]. */
+/* to[rows][16 * n_panels] = left[rows][d] times the panels of the right matrix, each [d][16]. */
 static void multiply_rows(const float *left, size_t left_stride, size_t rows, const float *right,
                           size_t n_panels, size_t d, float *to, size_t to_stride)
 {
@@ -461,6 +462,6 @@ void cpu_attention_backward(Attention *attention, const void *q, const void *k, 
 
 void cpu_attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size)
 {
-    (void)attention, (void)pass; /* no text: a CPU device calls no library */
+    (void)attention, (void)pass; /* the text is empty: a CPU device calls no library */
     (void)snprintf(text, size, "%s", "");
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolution as a matrix product whose left rows are read in place.
  *
- * Forward and backward by data consist of passes. A pass is a lattice of target pixels; each is the sum over taps of
- * (source pixel's channels) x (packed weights). The left rows are pointers into the NHWC source, or to a row of zeros
- * where the tap is outside the image, so no unfolded copy is made. The chain of additions of a pass runs over blocks of
- * channels, within a block over taps, and within a tap over channels.
+ * Forward and backward by data consist of passes. A pass is a lattice of target pixels; each pixel is the sum over
+ * taps of (source pixel's channels) x (packed weights). The left rows are pointers into the NHWC source, or to a row of
+ * zeros where the tap is outside the image, so no unfolded copy is made. The chain of additions of a pass runs over
+ * blocks of channels, within a block over taps, and within a tap over channels.
  *
  * Backward by weight multiplies columns of dy with columns of x over runs of pixels. Both matrices are first copied
  * into panels: dy with a tile's height, x with a tile's width. */
@@ -22,7 +22,7 @@ enum {
     CHUNK_TILES = 16,     /* tiles of one task, whose left rows stay in the cache for all panels */
     GROUP_PANELS = 4,     /* the fewest panels of the right side in one task */
     CACHE_FLOATS = 32768, /* floats of the right side that stay in the cache for all tiles */
-    BLOCK_VALUES = 2304,  /* taps * channels of one chain */
+    BLOCK_VALUES = 2304,  /* the most taps * channels of one chain */
     RUN_PIXELS = 1024,    /* pixels of one chain of the weights' gradient */
     RUN_ROWS = 64,
     PACK_PIXELS = 256,
@@ -30,7 +30,7 @@ enum {
 };
 
 typedef struct Tap {
-    int index; /* index in the kernel, row major */
+    int index; /* the tap's index in the kernel, row by row */
     int dy, dx;
 } Tap;
 
@@ -71,7 +71,7 @@ typedef struct Product {
 /* The target pixels of a tile's rows. */
 typedef struct Rows {
     int n;
-    size_t target[TILE_ROWS]; /* offset of the pixel */
+    size_t target[TILE_ROWS]; /* the offset of each row's target pixel */
     int image[TILE_ROWS];
 } Rows;
 
@@ -286,7 +286,7 @@ static void locate_rows(const Product *p, size_t first, size_t end, Segment *seg
 }
 
 /* target = (the target's old value, or residual) + product (+ bias + per_image). The first block of channels adds the
- * residual, the last one the bias and per_image. */
+ * residual, the last block of channels the bias and per_image. */
 static inline void store_tile(const Product *p, const Tile *tile, const Rows *rows, size_t column,
                               size_t columns, bool first_block, bool last_block)
 {
@@ -313,7 +313,7 @@ static inline void store_tile(const Product *p, const Tile *tile, const Rows *ro
     }
 }
 
-/* Multiplies one tile: channels [at, at + n), one panel. */
+/* Multiplies channels [at, at + n) of one tile by one panel of the right side. */
 static inline void multiply_tile(const Product *p, const Segment *segments, const Rows *rows,
                                  size_t panel, size_t at, size_t n)
 {
@@ -394,7 +394,7 @@ void cpu_conv_forward(Conv *conv, const void *x, const void *packed, const float
 void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                             void *dx, bool accumulate, void *workspace)
 {
-    (void)packed; /* packed for the forward pass */
+    (void)packed; /* these weights are packed for the forward pass */
     assert(!conv->shape.forward_only);
     pack_backward(conv, weight, workspace);
     for (int i = 0; i < conv->n_backward; i++) {
@@ -418,7 +418,7 @@ void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, con
  * panels would map to the same set of the cache. */
 typedef struct Gradient {
     const Conv *conv;
-    size_t x_stride, dy_stride; /* from panel to panel */
+    size_t x_stride, dy_stride; /* floats from one panel to the next */
     float *x;                   /* [panel of in][pixel of in][16] */
     float *dy;                  /* [six of out][pixel of out][6] */
     Tile *tiles;                /* [panel of in][six of out][tap] */
@@ -592,6 +592,6 @@ void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *d
 
 void cpu_conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size)
 {
-    (void)conv, (void)pass; /* no text: a CPU device calls no library */
+    (void)conv, (void)pass; /* the text is empty: a CPU device calls no library */
     (void)snprintf(text, size, "%s", "");
 }

@@ -144,7 +144,8 @@ int cpu_device_synchronise(Device *device, Error *err)
     return cpu_lane_await(out, cpu_lane_serial(out), USEC_INFINITY, err);
 }
 
-/* For large memory calloc() gets zero pages that the kernel maps at the first access, which is made by a lane. */
+/* For a large size calloc() returns pages of zeros, which the kernel maps at the first access; a lane makes this
+ * access. */
 int cpu_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
@@ -197,9 +198,11 @@ Fence cpu_device_fence(Device *device, Lane lane)
 
 void cpu_device_wait(Device *device, Lane lane, Fence fence)
 {
-    if (lane != LANE_OUT) /* LANE_OUT copies in order; the other lanes have no queue */
+    /* A fence that is not yet reached is LANE_OUT's. LANE_OUT copies in order and need not wait for it; another lane
+     * has no queue, so the calling thread waits. */
+    if (lane != LANE_OUT)
         (void)cpu_device_await(device, fence, USEC_INFINITY,
-                               NULL); /* copies of memory do not fail */
+                               NULL); /* the wait cannot fail: copies of memory do not fail */
 }
 
 bool cpu_device_reached(Device *device, Fence fence)

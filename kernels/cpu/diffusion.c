@@ -95,7 +95,7 @@ void cpu_mse_loss(Device *device, int64_t n, const void *prediction, const float
 void cpu_time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
                         const int32_t *timesteps, void *y)
 {
-    (void)device; /* too little work for several threads */
+    (void)device; /* there is too little work for several threads */
     const int half = c / 2;
     const float log_period = (float)-9.210340371976184; /* -ln 10000 */
 

@@ -46,7 +46,7 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
             dgate[i] = s * v * (distribution + g * density);
         }
     }
-    if (dsums) /* summed in the same order as in cpu_conv_backward_weight() */
+    if (dsums) /* sum_columns() has the order of cpu_conv_backward_weight() */
         sum_columns(device, 1, rows, 2 * f, dx, dsums);
 }
 
@@ -180,8 +180,8 @@ void cpu_upsample_forward(Device *device, int n, int to_h, int to_w, int c, cons
     }
 }
 
-/* Each element of dx is a sum of four, two or one elements of dy, added in this order. The order must not change:
- * golden bits record the results for even sides. */
+/* Each element of dx is the sum of four, two or one elements of dy. The order of the additions below must not change,
+ * because golden bits record the results for even sides. */
 void cpu_upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy,
                            void *dx, bool accumulate_dx)
 {

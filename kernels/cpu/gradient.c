@@ -82,7 +82,8 @@ static void gather_channels(const GradientForm *form, const float *from, int64_t
     }
 }
 
-/* No operation of the CPU device leaves its gradient in this order; a device that wraps the CPU device may. */
+/* Takes a gradient in the order [out][taps][in]. No operation of the CPU device leaves its gradient in this order, but
+ * an operation of a device that wraps the CPU device may. */
 static void sink_channels_last(const Device *device, const GradientForm *form, const float *from,
                                const GradientPlace *place, const GradientSink *sink)
 {

@@ -19,9 +19,9 @@ enum {
 /* Some groups of one image. */
 typedef struct Groups {
     const GroupNormShape *shape;
-    int first, end;   /* groups */
-    int size;         /* channels of a group */
-    size_t c, pixels; /* channels and pixels of the image */
+    int first, end;   /* the groups first..end-1 */
+    int size;         /* the number of channels of a group */
+    size_t c, pixels; /* the numbers of channels and of pixels of the image */
     const float *x, *dy;
     float *saved; /* the image's part: mean and 1 / deviation of each group */
 } Groups;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CPU_LANE_ROOM = 1024 }; /* the most copies in the queue */
+enum { CPU_LANE_ROOM = 1024 }; /* the largest number of copies in the queue */
 
 typedef struct LaneCopy {
     void *to;
@@ -86,8 +86,8 @@ static void lane_prepare(CpuLane *lane)
     lane->process = getpid();
     lane->thread_runs = false;
     (void)pthread_mutex_init(&lane->lock, NULL); /* default attributes cannot fail */
-    (void)pthread_condattr_init(&attributes);    /* cannot fail either */
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* this clock exists */
+    (void)pthread_condattr_init(&attributes);    /* initialising attributes cannot fail */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a valid clock cannot fail */
     (void)pthread_cond_init(&lane->changed, &attributes); /* valid attributes cannot fail */
     (void)pthread_condattr_destroy(&attributes); /* cannot fail: the attributes are initialised */
 }
@@ -111,8 +111,8 @@ static bool lane_start(CpuLane *lane)
     return lane->thread_runs;
 }
 
-/* A child of fork() has the queue but not the thread. In a child this prepares the lane again, and starts a thread for
- * the queued copies; while no thread can be started, the caller makes the copies. */
+/* A child of fork() has the queue but not the thread. In a child the function prepares the lane again, and starts a
+ * thread for the queued copies; while no thread can be started, the caller makes the copies. */
 static void lane_adopt(CpuLane *lane)
 {
     if (lane->process == getpid())

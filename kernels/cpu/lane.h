@@ -4,7 +4,7 @@
  * The thread starts with the first copy, so a device that saves nothing has no such thread.
  *
  * Ownership: cpu_lane_new() gives the caller a CpuLane. The memory of a copy is borrowed until its serial is reached.
- * Units:     bytes; a serial is the number of copies that were queued on the lane, so 0 is always reached.
+ * Units:     bytes; a serial is the number of copies that were queued on the lane, so serial 0 is always reached.
  * Errors:    -ETIMEDOUT. If the thread cannot be started, cpu_lane_copy() copies before it returns.
  * Threads:   one thread at a time queues copies; any thread may call the other functions.
  */

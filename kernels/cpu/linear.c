@@ -88,6 +88,6 @@ void cpu_linear_backward_weight(Linear *linear, const void *x, const void *dy, v
 
 void cpu_linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size)
 {
-    (void)linear, (void)pass; /* no text: a CPU device calls no library */
+    (void)linear, (void)pass; /* the text is empty: a CPU device calls no library */
     (void)snprintf(text, size, "%s", "");
 }

@@ -26,8 +26,8 @@ static inline uint32_t range_maximum(int64_t n, const float *g)
     return largest;
 }
 
-/* The next three functions add g, or its counts, to `to`, whose old value counts as 0 if `fresh` is true. They return
- * the largest magnitude_bits() of g. */
+/* The next three functions add g, as integers or as floats, to `to`; if `fresh` is true, the old values in `to` count
+ * as 0. They return the largest magnitude_bits() of g. */
 static inline uint32_t range_count(int64_t n, const float *g, int exponent, bool fresh, int32_t *to)
 {
     const float factor = (float)power_of_two(exponent);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    PIECE = 2048,  /* elements; a multiple of LANES */
+    PIECE = 2048,  /* elements of one piece; a multiple of LANES */
     SEGMENTS = 64, /* partial sums of the squares of a chunk of any length */
 };
 

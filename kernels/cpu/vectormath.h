@@ -46,7 +46,7 @@ _device_ static inline float vector_sigmoid(float x) { return 1.0f / (1.0f + vec
 
 _device_ static inline float vector_silu(float x) { return x / (1.0f + vector_exp(-x)); }
 
-/* d silu / dx */
+/* Returns the derivative d silu / dx at x. */
 _device_ static inline float vector_silu_slope(float x)
 {
     float s = vector_sigmoid(x);
@@ -71,7 +71,7 @@ _device_ static inline void vector_normal_of(float x, float e, float u, float *d
     *distribution = x > 0.0f ? 1.0f - tail : tail;
 }
 
-/* gelu(x) = x * distribution */
+/* Computes the standard normal's density and distribution at x; gelu(x) = x * distribution. */
 _device_ static inline void vector_normal(float x, float *density, float *distribution)
 {
     float a = float_from_bits(float_bits(x) & 0x7fffffffu);
@@ -86,8 +86,8 @@ _device_ static inline float vector_gelu(float x)
     return x * distribution;
 }
 
-/* Sums and maxima over many elements run in LANES lanes, which are combined by this tree for every width of the
- * machine's registers. */
+/* Sums and maxima over many elements run in LANES lanes, which are combined by one fixed tree for every width of
+ * the machine's registers. */
 enum { LANES = 16 };
 
 _device_ static inline float lanes_sum(const float lane[LANES])

@@ -19,12 +19,12 @@ typedef struct Bench {
     const char *only;
     float *buffer[BUFFERS];
     void *workspace;
-    StatePlan *plan; /* of 8192 x 256 elements */
+    StatePlan *plan; /* the plan of a state of 8192 x 256 elements */
 } Bench;
 
 typedef struct Operation {
     const char *name;
-    double work; /* floating-point operations, or bytes */
+    double work; /* the floating-point operations, or the bytes, of one run */
     const char *unit;
     void (*run)(const Bench *bench, const void *object);
     const void *object;

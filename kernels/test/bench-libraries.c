@@ -118,7 +118,7 @@ typedef struct Product {
     void *a, *b, *d, *workspace; /* device memory */
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t layout; /* of a, b and d */
+    cublasLtMatrixLayout_t layout; /* the layout of a, b and d */
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n_found; /* 0: the library chooses at each call */
 } Product;
@@ -151,7 +151,8 @@ static void product_open(Product *p)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const size_t room = WORKSPACE_BYTES;
-    /* As for the linear layers: no reduction in place, whose sums depend on the order in which blocks finish. */
+    /* As for the linear layers, reductions in place are not allowed: their sums depend on the order in which blocks
+     * finish. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasLtMatmulPreference_t preference;
 
@@ -254,7 +255,7 @@ static void print_product(DeviceKind kind, uint64_t n, const CudaLibraries *libr
     check(device_open(&options, &p.device, &err), &err);
     product_open(&p);
     for (int i = 0; i < MAX(p.n_found, 1); i++) {
-        (void)multiply(&p, i, 1); /* warms up */
+        (void)multiply(&p, i, 1); /* this run only warms up */
         const double usec = multiply(&p, i, 5);
         which = i == 0 || usec < best ? i : which;
         best = i == 0 ? usec : MIN(best, usec);

@@ -29,14 +29,14 @@ typedef struct Space {
     Device *device;
     float *host[BUFFERS]; /* values that fill() makes for b */
     /* Device memory. */
-    float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET elements behind */
+    float *memory[BUFFERS], *b[BUFFERS]; /* b begins OFFSET elements behind `memory` */
     void *a_memory[BUFFERS],
         *a[BUFFERS]; /* the same in the device's type; a is b if b has that type */
     void *packed, *workspace;
-    char *words; /* [8] of WORDS_BYTES: small values */
+    char *words; /* [8][WORDS_BYTES]: eight small values */
 
-    const char *prefix; /* of the names that are printed */
-    size_t n_filled;    /* elements of a buffer */
+    const char *prefix; /* the prefix of the printed names */
+    size_t n_filled;    /* how many elements of each buffer are filled */
 } Space;
 
 /* Uploads the values that were filled on the host, in both types. */
@@ -627,7 +627,7 @@ int main(int argc, char **argv)
         run_packs(&s);
     if (argc == 5 && !brief)
         run_sd2(&s);
-    if (brief) /* in bf16 on tensor cores, in clusters of two blocks */
+    if (brief) /* in bf16 this attention runs on tensor cores, in clusters of two blocks */
         run_attention(&s, &(AttentionShape){1, 2, 64, 520, 77, 128, 128});
     else
         run_encoders(&s);

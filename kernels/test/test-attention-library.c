@@ -37,16 +37,16 @@ static struct {
     int n_graphs, n_made, n_runs, fail_at;
     AttentionPass refused;     /* the pass that is refused; N_ATTENTION_PASSES: none */
     struct CUstream_st *clock; /* NULL: nothing takes time */
-    double usec[2][2];         /* of backward's engines: [engine][groups of 2 images, of 1] */
+    double usec[2][2];         /* backward's, [engine][0: groups of 2 images; 1: groups of 1] */
     bool has_run[2][2];
     struct {
-        AttentionPass pass; /* of a result that is never finite where all scores are far below 0 */
-        AttentionTensor wrong; /* that result; 0: nothing is wrong */
+        AttentionPass pass;    /* its result is never finite where all scores are far below zero */
+        AttentionTensor wrong; /* the result that is not finite; 0: nothing is wrong */
         int engines;           /* a bit for each engine that has the bug */
-        bool masked, unmasked; /* graphs that have the bug */
+        bool masked, unmasked; /* graphs with, and without, a mask have the bug */
         bool unwritten;        /* the result is not even written */
     } bug;
-    int n_far; /* runs with scores far below zero */
+    int n_far; /* how many runs had scores far below zero */
     struct {
         AttentionPass pass;
         int images;
@@ -116,12 +116,12 @@ int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *
     return 0;
 }
 
-/* Reports whether the last score is near -128. A score is the first element of a head of q times that of k, divided by
- * the root of the head's length. */
+/* Reports whether the last score is near -128. A score is the first element of a head of q times the same of k, divided
+ * by the root of the head's length. */
 static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensors *tensors)
 {
     const AttentionShape *s = &graph->shape;
-    const int head = s->heads - 1, image = s->n - 1; /* the last ones */
+    const int head = s->heads - 1, image = s->n - 1; /* the last head of the last image */
     const uint16_t *q = tensors->of[ATTENTION_Q], *k = tensors->of[ATTENTION_K];
     const int64_t q_row = (image + 1) * s->q_tokens - 1, k_row = (image + 1) * s->kv_tokens - 1;
     const float score = widen(q[q_row * s->q_stride + head * s->head_dim]) *
@@ -163,7 +163,7 @@ static void write_results(const AttentionGraph *graph, const AttentionTensors *t
             for (int j = 0; j < width; j++) {
                 const bool last = row == rows - 1 && j == width - 1;
                 if (!(bad && last && seen.bug.unwritten))
-                    to[row * stride + j] = bad && last ? 0x7fc0 : 0x3f80; /* NaN, 1 */
+                    to[row * stride + j] = bad && last ? 0x7fc0 : 0x3f80; /* NaN or 1 */
             }
     }
 }
@@ -261,7 +261,7 @@ static char *plans_made(void)
     return plans;
 }
 
-/* The engine with the least time for all images is chosen: 2 groups of 2, or 4 groups of 1. */
+/* The fastest engine and group (2 groups of 2 images, or 4 of 1) is chosen, or one with less workspace within 1 %. */
 static void the_fastest_group_and_engine_are_taken(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void the_fastest_group_and_engine_are_taken(void **state)
     } cases[] = {
         {{{5000, 5000}, {4000, 5000}}, "1\":{\"engine\":7,\"images\":2,"},
         {{{5000, 2600}, {5100, 2400}}, "1\":{\"engine\":7,\"images\":1,"},
-        {{{5000, 2524}, {5060, 2530}}, "1\":{\"engine\":6,\"images\":1,"}, /* 1 % slower */
+        {{{5000, 2524}, {5060, 2530}}, "1\":{\"engine\":6,\"images\":1,"},
         {{{5000, 2530}, {5040, 2530}}, "1\":{\"engine\":7,\"images\":2,"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {

@@ -13,7 +13,7 @@
 #include "nn/test/testing-encoders.h"
 #include "nn/test/testing-sd2.h"
 
-enum { ENTRIES = 32 + 2 }; /* 2 passes of 16 shapes; the text encoder's for two sizes */
+enum { ENTRIES = 32 + 2 }; /* 2 passes of 16 shapes, and the text encoder's forward for two sizes */
 static const int64_t workspace_max = ATTENTION_WORKSPACE_MAX;
 
 static const CudaLibraries *libraries;
@@ -23,7 +23,7 @@ static const CudaLibraries *libraries;
 typedef struct Visit {
     const PlanGpu *gpu;
     AttentionTarget target;
-    json_t *operations; /* of the committed set */
+    json_t *operations; /* the operations of the committed set */
     json_t *made;       /* entries by name, from the heuristics; true: already visited */
 } Visit;
 
@@ -303,7 +303,8 @@ static void what_does_not_serve_is_refused(void **state)
     bad = choice.engine;
     bad.knobs[0].type = 4000;
     assert_refused(&target, &merged, ATTENTION_BACKWARD, &bad, "no knob 4000");
-    assert_refused(&target, &merged, ATTENTION_FORWARD, &choice.engine, "engine "); /* backward's */
+    /* Forward refuses the engine of backward. */
+    assert_refused(&target, &merged, ATTENTION_FORWARD, &choice.engine, "engine ");
 
     AttentionShape shape = merged;
     shape.head_dim = 60;

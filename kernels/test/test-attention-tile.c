@@ -5,7 +5,8 @@
  * ---- The bound ----
  *
  * Each element has a bound, computed from its own operands in float64. U = 2^-8 is the largest part of a value that
- * rounding to bf16 changes; F = 2^-23 is twice that of fp32, and also bounds a rounding that cuts off.
+ * rounding to bf16 changes; F = 2^-23 is twice the largest part that rounding to fp32 changes, and also bounds a
+ * rounding that cuts off.
  *
  * A step of an mma adds 16 products to the previous sum. Let T be the sum of the sizes of these 17 terms.
  *     card:   each term loses less than 2^-25 of a power of two that the largest term reaches, and the final rounding
@@ -64,9 +65,9 @@ typedef enum Name { Q, K, V, DOUT, OUT, DQ, DK, DV, N_TENSORS } Name;
 
 typedef struct Case {
     AttentionShape shape;
-    double size; /* of the queries, whose elements are between -size and size */
-    double bias; /* added to all scores */
-    int offset;  /* of each tensor, in elements after a 16-byte boundary */
+    double size; /* the elements of the queries are between -size and size */
+    double bias; /* the number that is added to all scores */
+    int offset;  /* where each tensor begins, in elements after a 16-byte boundary */
 } Case;
 
 typedef struct Run {
@@ -174,7 +175,8 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
     Error err = ERROR_INIT;
     if (attention_new(device, &r->c.shape, &attention, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(attention_workspace_bytes(attention), 0); /* so it is not the plain kernel */
+    /* The plain kernel would need a workspace. */
+    assert_int_equal(attention_workspace_bytes(attention), 0);
     assert_int_equal(attention_saved_bytes(attention),
                      8 * r->c.shape.n * r->c.shape.heads * r->c.shape.q_tokens);
     emulated_device_seed(seed);
@@ -450,7 +452,7 @@ static void hash_of(const Run *r, Name name, char text[HASH_TEXT_BYTES])
 
 /* Shapes with one block and with clusters of two and of eight have one result each: aligned or not, in several
  * orders, and twice in one order. The bits are those of the model of an H100: tests/golden/kernels-cuda.txt has more
- * of them. */
+ * of these bits. */
 static void one_result(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Rounding to bf16 changes each probability and each result by at most 2^-9 of its value. */
+/* Rounding to bf16 changes each probability and each result by at most 2^-8 of its value. */
 static const double tolerance = 5e-3;
 
 static Device *open_device(bool tune)
@@ -48,7 +48,7 @@ static void *allocated(Device *device, size_t n_bytes)
     return memory;
 }
 
-/* Uploads the values in bf16, and rounds `values` to the same. */
+/* Rounds `values` to bf16, in place, and uploads the rounded values. */
 static void *sent(Device *device, float *values, size_t n)
 {
     uint16_t *halves = calloc(n, sizeof(*halves));
@@ -173,7 +173,7 @@ static void two_products_and_a_softmax_are_attention(void **state)
         fail_msg("%s", err.text);
     check(device, &shapes[1], 1.0f);
     static const AttentionShape other = {1, 1, 512, 16, 16, 1536, 1536};
-    check(device, &other, 1.0f); /* without an entry the plain kernel computes it */
+    check(device, &other, 1.0f); /* without an entry the plain kernel computes the shape */
     device = device_free(device);
     free(plans);
 }

@@ -108,7 +108,8 @@ static float value(const Memory *m, size_t i)
     return x;
 }
 
-/* Returns a small whole number. Sums of these are exact in bf16, and so are results. n_zeros of 8 numbers are 0. */
+/* Returns a small whole number. Sums of such numbers, and so all results, are exact in bf16. n_zeros of 8 numbers are
+ * 0. */
 static float drawn(uint64_t seed, size_t i, int n_zeros)
 {
     const uint32_t word = philox4x32(seed, 0, i).word[0];

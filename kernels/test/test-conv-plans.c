@@ -20,7 +20,7 @@
 
 enum {
     WORKSPACE_MAX = 64 << 20,
-    N_PLANS = 126 + 22 /* sd2-base in three passes; its encoder forward, at two sizes */
+    N_PLANS = 126 + 22 /* 126 of sd2-base in three passes, 22 of its encoder at two sizes */
 };
 
 static const CudaLibraries *libraries;
@@ -40,10 +40,10 @@ static ConvTarget target_of(const PlanGpu *gpu)
 typedef struct Visit {
     const PlanGpu *gpu;
     ConvTarget target;
-    json_t *operations; /* of the committed set */
+    json_t *operations; /* the operations of the committed set */
     json_t *made;       /* entries by name, from the heuristics */
     int64_t workspace_max;
-    bool add;         /* graphs that add to the old values */
+    bool add;         /* the graphs add to the old values */
     json_t *measured; /* entries measured on the GPU itself; NULL: none */
 } Visit;
 

@@ -192,7 +192,7 @@ static const ConvShape shapes[] = {
     {1, 6, 8, 320, 4, 3, 1},
     {1, 4, 4, 320, 320, 3, 2},
     {1, 3, 3, 960, 320, 1, 1},
-    /* padded at the end: an autoencoder's, odd sides, and sides that are all padding */
+    /* padded at the end: the shape of an autoencoder, odd sides, and sides that are all padding */
     {2, 8, 12, 6, 12, 3, 2, true},
     {1, 2, 2, 3, 5, 3, 2, true},
     {3, 2, 10, 17, 33, 3, 2, true},

@@ -9,7 +9,7 @@
 
 enum { N = 64 };
 
-static const char *action; /* of the second visit of the fault point */
+static const char *action; /* the action of the second visit of the fault point */
 static int visits;
 
 static int visit(const char *point)

@@ -98,7 +98,7 @@ static void bad_sets_are_refused(void **unused)
     } bad[] = {
         {"", "set: line 1"},
         {"[]", "expected a JSON object"},
-        {"{" MACHINE ",\"operations\":{" LINEAR, "set: line 1"}, /* incomplete */
+        {"{" MACHINE ",\"operations\":{" LINEAR, "set: line 1"}, /* the text is incomplete */
         {"{" MACHINE ",\"operations\":{},\"sms\":132}", "version: missing"},
         {"{" MACHINE ",\"operations\":{},\"sms\":132,\"version\":2}", "version: 2"},
         {"{" MACHINE ",\"operations\":{},\"sms\":132,\"version\":\"1\"}",
@@ -301,7 +301,7 @@ static void a_set_is_found(void **unused)
     put("A-9.json", "{\"architecture\":\"sm_90\",\"cublaslt\":1,\"cudnn\":1,\"device\":\"X\","
                     "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), -ENOENT);
-    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* for any libraries */
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* the libraries do not matter */
 
     put("E.json", OTHER "\"operations\":{" CONV "},\"sms\":132,\"version\":1}");
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
@@ -323,7 +323,7 @@ static void its_own_bad_set_is_an_error(void **unused)
     char *text = NULL;
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     put("NVIDIA-H200.json", "{" MACHINE ",\"operations\":{" LINEAR);
-    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* reading the file fails */
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* a bad file counts, too */
     assert_int_equal(find(&text, &err), -EINVAL);
     assert_non_null(strstr(err.text, "NVIDIA-H200.json: line 1"));
 

@@ -101,7 +101,8 @@ static void check_embedding(Device *device, size_t n, size_t tokens, size_t c, s
     int32_t *ids = (int32_t *)(void *)floats_new(n * tokens);
     for (size_t i = 0; i < n * tokens; i++)
         ids[i] = (int32_t)(i * 7919 % vocabulary);
-    ids[0] = (int32_t)vocabulary - 1; /* first and last id: the last row and the first */
+    /* The first id names the last row, and the last id the first row. */
+    ids[0] = (int32_t)vocabulary - 1;
     ids[n * tokens - 1] = 0;
     embedding_forward(device, (int)n, (int)tokens, (int)c, words, positions, ids, y);
     for (size_t i = 0; i < size; i++) {
@@ -176,8 +177,8 @@ static void test_geglu(void **state)
     check_geglu(device, 33, 257);
     check_geglu(device, 1025, 8);
     check_geglu(device, 3000, 9);
-    check_geglu(device, 61000, 1); /* sums in 60 pieces on a GPU */
-    check_geglu(device, 5, 1280);  /* this and the next two are sd2-base's */
+    check_geglu(device, 61000, 1); /* a GPU adds up the rows in 60 pieces */
+    check_geglu(device, 5, 1280);  /* this shape and the next two are shapes of sd2-base */
     check_geglu(device, 5, 2560);
     check_geglu(device, 3, 5120);
     device = device_free(device);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-environment.c - tests which variables are removed when a CUDA device is opened, which are kept, and what is
- * logged, in a program that opens the emulator's module, which runs the same code for this as the real module. */
+ * logged, in a program that opens the emulator's module. This module removes variables with the same code as the real
+ * module. */
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "kernels/kernels.h"

@@ -185,7 +185,7 @@ static void descriptors_must_go_together(void **unused)
         {2, CUBLASLT_MATRIX_LAYOUT_COLS, 2, 3, CUBLAS_STATUS_INVALID_VALUE},
         {3, CUBLASLT_MATRIX_LAYOUT_ROWS, 3, 2, CUBLAS_STATUS_INVALID_VALUE},
         {3, CUBLASLT_MATRIX_LAYOUT_LD, 1, 4, CUBLAS_STATUS_INVALID_VALUE},
-        {1, CUBLASLT_MATRIX_LAYOUT_LD, 3, 4, CUBLAS_STATUS_NOT_SUPPORTED}, /* 12 bytes */
+        {1, CUBLASLT_MATRIX_LAYOUT_LD, 3, 4, CUBLAS_STATUS_NOT_SUPPORTED}, /* LD is 12 bytes */
         {0, CUBLASLT_MATRIX_LAYOUT_TYPE, CUDA_R_16BF, CUDA_R_32F, CUBLAS_STATUS_NOT_SUPPORTED},
         {3, CUBLASLT_MATRIX_LAYOUT_TYPE, CUDA_R_16BF, CUDA_R_32F, CUBLAS_STATUS_NOT_SUPPORTED},
         {0, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 2, 1, CUBLAS_STATUS_INVALID_VALUE},
@@ -214,7 +214,7 @@ static void pointers_must_be_aligned(void **unused)
         (*pointers[i])++;
         choose(1);
         assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE);
-        choose(0); /* accepts any operands */
+        choose(0); /* this algorithm accepts any operands */
         good(multiply());
         (*pointers[i])--;
     }
@@ -237,7 +237,7 @@ static void attributes_have_their_sizes(void **unused)
                      CUBLAS_STATUS_INVALID_VALUE);
     assert_int_equal(cublasLtMatmulAlgoConfigSetAttribute(&p.algorithm, CUBLASLT_ALGO_CONFIG_ID,
                                                           &wide, 4),
-                     CUBLAS_STATUS_INVALID_VALUE); /* read only */
+                     CUBLAS_STATUS_INVALID_VALUE); /* the id is read only */
     set_algorithm(CUBLASLT_ALGO_CONFIG_TILE_ID, 1000);
     assert_int_equal(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
 }

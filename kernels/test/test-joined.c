@@ -155,7 +155,7 @@ static void a_group_norm_of_two_tensors_is_that_of_both(void **unused)
         {2, 4, 4, 960, 32, 1e-5, true, 320},
         {1, 5, 4, 640, 32, 1e-5, false, 320},
         {2, 23, 24, 40, 4, 1e-5, true, 16},  /* clusters of two blocks */
-        {1, 64, 64, 120, 4, 1e-5, true, 48}, /* backward reads twice */
+        {1, 64, 64, 120, 4, 1e-5, true, 48}, /* backward reads x and dy twice */
         {2, 9, 9, 35, 5, 1e-5, true, 15},    /* rows are not packs */
         {1, 2, 3, 40, 4, 1e-5, false, 20},   /* few pixels; packs with channels of both tensors */
     };
@@ -170,7 +170,7 @@ static void a_group_norm_of_two_tensors_is_that_of_both(void **unused)
 
 /* ---- a linear layer ---- */
 
-static const double half_ulp = 0x1p-8; /* of bf16, relative to a value */
+static const double half_ulp = 0x1p-8; /* the largest rounding error of bf16, relative to a value */
 
 /* Checks two products, the second added to the first, which was rounded to bf16. Each element's error is at most what
  * both roundings and sums of fp32 in any order may cause. Returns the error of all elements, relative to their norm. */

@@ -79,14 +79,14 @@ static void kernels_are_timed_while_they_are_asked_for(void **unused)
     assert_int_equal(device_timed_launches(device), 2);
     assert_int_equal(device_read_launches(device, &none, &err), -ENOSPC);
 
-    time_launches(device, 1); /* starts again */
+    time_launches(device, 1); /* timing starts again */
     assert_int_equal(device_timed_launches(device), 0);
     accumulate(device, ROWS, x, y);
     assert_launch(read_launches(device), "accumulate_kernel", 0, 0);
     time_launches(device, 0);
     silu_forward(device, ROWS, x, y);
     assert_int_equal(device_timed_launches(device), 0);
-    time_launches(device, 1); /* freeing the device also frees this */
+    time_launches(device, 1); /* freeing the device also frees the memory of the timing */
     device_release(device, x);
     device_release(device, y);
     (void)device_free(device);
@@ -154,9 +154,9 @@ static void test_convolution(void **unused)
     assert_int_equal(device_allocate(device, conv_workspace_bytes(conv) + 1, &workspace, &err), 0);
     time_launches(device, LAUNCHES_MAX);
     conv_forward(conv, x, packed, NULL, NULL, NULL, y, workspace);
-    conv_forward(conv, x, packed, NULL, NULL, y, y, workspace); /* also reads y */
+    conv_forward(conv, x, packed, NULL, NULL, y, y, workspace); /* y is read, too */
     conv_backward_data(conv, y, NULL, packed, x, false, workspace);
-    conv_backward_data(conv, y, NULL, packed, x, true, workspace); /* also reads dx */
+    conv_backward_data(conv, y, NULL, packed, x, true, workspace); /* dx is read, too */
     conv_backward_weight(conv, x, y, packed, NULL, workspace);
     assert_int_equal(device_timed_launches(device), 5);
     const DeviceLaunch *l = read_launches(device);
@@ -236,7 +236,9 @@ static void group_norms_are_read_once_where_they_fit(void **unused)
         /* a group with as many pixels and channels as those of 960 channels at 64 x 64 */
         {{1, 64, 64, 120, 4, 1e-5, true}, 0, {HELD_FORWARD, SLOPES_READ_TWICE}},
         {{1, 140, 140, 40, 1, 1e-5, true}, 0, {READ_TWICE, SLOPES_READ_TWICE}},
-        {{1, 9, 9, 320, 32, 1e-5, true}, 2, {READ_TWICE, SLOPES_READ_TWICE}}, /* no packs */
+        {{1, 9, 9, 320, 32, 1e-5, true},
+         2,
+         {READ_TWICE, SLOPES_READ_TWICE}}, /* unaligned: no packs */
     };
     for (size_t i = 0; i < ELEMENTSOF(ways); i++)
         check_ways(&ways[i]);

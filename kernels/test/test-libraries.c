@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-libraries.c - tests where cuDNN and cuBLASLt are searched for, which are refused, and what is reported. Each
- * case runs in a separate process, because open libraries stay open. */
+/* test-libraries.c - tests where cuDNN and cuBLASLt are searched for, which copies are refused, and what is reported.
+ * Each case runs in a separate process, because open libraries stay open. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/forward.h"
@@ -13,15 +13,15 @@
 
 #define TOOLKIT "/usr/local/cuda/lib64"
 
-typedef struct Answer { /* from the child process */
+typedef struct Answer { /* the answer of the child process */
     int r[2];           /* results of two calls, which must be equal */
     Error err;
     CudaLibraries found;
     cudnnStatus_t before, after; /* status of a call before and after the libraries are open */
-    size_t version;              /* reported through the forwarder */
+    size_t version;              /* the result of cudnnGetVersion(), which forward.c forwards */
 } Answer;
 
-typedef struct Setting { /* of environment variables; NULL: unset */
+typedef struct Setting { /* values of environment variables; NULL: the variable is not set */
     const char *libraries, *loader, *python, *programs;
     const char *toolkit; /* NULL: the usual folder */
 } Setting;
@@ -284,7 +284,7 @@ static void test_wheels(void **state)
     assert_int_equal(a.r[0], 0);
     assert_string_equal(a.found.cudnn_folder, FAKES);
 
-    /* The same through a python3 on the PATH; a python3 in a relative folder is ignored. */
+    /* The libraries are also found through a python3 on the PATH; a python3 in a relative folder is ignored. */
     tree_link(&t, "/bin/sh", "venv/bin/python3");
     (void)snprintf(environment, sizeof(environment), ".:%s/venv/bin", t.folder);
     const Setting by_path = {.programs = environment, .loader = loader, .toolkit = "/nowhere"};

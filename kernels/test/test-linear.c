@@ -164,7 +164,7 @@ static void the_librarys_own_form_is_replayed(void **unused)
     compute_by(text, y[1], dw[1]);
     assert_memory_equal(dw[0], dw[1], sizeof(dw[0]));
     assert_memory_equal(y[0], y[1], sizeof(y[0]));
-    compute_by(told, y[1], dw[2]); /* without "opaque": from the attributes only */
+    compute_by(told, y[1], dw[2]); /* without "opaque" the attributes make the algorithm */
     assert_memory_not_equal(dw[0], dw[2], sizeof(dw[0]));
     free(told);
     free(text);
@@ -180,8 +180,8 @@ static void the_librarys_own_form_is_replayed(void **unused)
     free(text);
 }
 
-/* A form that is not this library's is refused: the form of another version may have the same attributes, other ones,
- * or none. */
+/* A form that is not this library's is refused: the form of another version may have the same attributes, other
+ * attributes, or no attributes. */
 static void a_form_that_is_not_the_librarys_is_refused(void **unused)
 {
     (void)unused;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef struct Answer { /* from the child process */
+typedef struct Answer { /* the answer of the child process */
     int r[2];           /* results of two calls: the second finds an open module, or tries again */
     Error err;
     char log[512];

@@ -19,7 +19,7 @@
 
 #define ADDRESS "0000:3b:00"
 
-typedef struct Host { /* the files of its sysfs; NULL: no such file */
+typedef struct Host { /* files of the host's sysfs; NULL: no such file */
     const char *online, *numa_node, *cpulist;
     const char *address;
     int policy;       /* the process's memory policy before binding */
@@ -35,7 +35,7 @@ typedef struct Answer {
 /* The processors that this test may use, and the last one of them. */
 static cpu_set_t present;
 static int last_cpu;
-static bool policies; /* whether policies can be used here; a container's filter may forbid it */
+static bool policies; /* memory policies work here; a container's filter may forbid them */
 
 static char root[] = "/tmp/test-numa-XXXXXX";
 
@@ -138,7 +138,7 @@ static void test_binds(void **state)
     if (!policies)
         skip();
     char list[64], said[128];
-    /* The node also has processors that the process may not use. These are never chosen. */
+    /* The node also has processors that the process may not use, which are never chosen. */
     (void)snprintf(list, sizeof(list), "%d,%d-%d\n", last_cpu, last_cpu + 1, last_cpu + 30);
     const Host host = {.online = "0-1\n", .numa_node = "0\n", .cpulist = list};
     Answer a = bind_on(host);

@@ -11,7 +11,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* Returns rint(g * 2^exponent), saturated at the limits of a float's or a long's integers, and 0 if g is not finite. */
+/* Returns rint(g * 2^exponent), saturated as SINK_COUNT saturates, or 0 if g is not finite. */
 static int64_t counted(float g, int exponent, int bits)
 {
     if (!isfinite(g))
@@ -32,7 +32,8 @@ typedef struct Bowl {
     uint32_t maxima[TENSORS_MAX], fresh;
 } Bowl;
 
-/* Fills a sink with old values, which also surround the range of the test. Some are near the limits of the integers. */
+/* Fills a sink with old values, which also surround the range of the test. Some old values are near the limits of the
+ * integers. */
 static void bowl_fill(Bowl *bowl, SinkKind kind, int bits, bool fresh, int64_t first, int64_t n)
 {
     *bowl =
@@ -325,8 +326,8 @@ static void test_corners(void **state)
     device = device_free(device);
 }
 
-/* The largest value is found by whichever thread of a block has it. Each value is the next float above the one
- * before. */
+/* The largest value is found by whichever thread of a block has it. Each value is the next float above the
+ * value before. */
 static void the_largest_is_found_wherever_it_lies(void **state)
 {
     (void)state;

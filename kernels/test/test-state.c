@@ -184,7 +184,7 @@ static void squares_hold_for_any_length(void **state)
 }
 
 typedef struct Moments {
-    float *w, *m, *v, *ema; /* of the whole state */
+    float *w, *m, *v, *ema; /* the values of the whole state */
 } Moments;
 
 static Moments moments_new(size_t n)

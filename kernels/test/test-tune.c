@@ -73,7 +73,7 @@ static void the_fastest_is_taken(void **state)
 }
 
 /* The candidate with the least workspace is chosen among those that are at most 1 % slower than the fastest; among
- * equal ones the library's order decides. */
+ * candidates with equal workspaces the library's order decides. */
 static void less_workspace_is_worth_one_per_cent(void **state)
 {
     (void)state;
@@ -104,7 +104,8 @@ static void a_late_round_does_not_count(void **state)
     }
 }
 
-/* A slow candidate has only its warm runs; a fast one has many runs. */
+/* A candidate that is far slower than the fastest one before it has only its two warm runs. Each other candidate is
+ * also timed, in five rounds of at most 64 runs. */
 static void runs_are_bounded(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-clusters.h - launches of emulated kernels whose blocks form clusters, right and wrong ones. Some wrong ones
- * also use operations of a warp.
+/* testing-clusters.h - launches of emulated kernels whose blocks form clusters, right launches and wrong launches.
+ * Some wrong launches also use operations of a warp.
  *
  * Ownership: none.
  * Units:     threads, blocks.
@@ -25,7 +25,7 @@ typedef enum ClusterUse {
     CLUSTER_BEYOND,           /* reads a block that does not exist */
     CLUSTER_NOT_SHARED,       /* reads an address outside shared memory */
     CLUSTER_ODD_GRID,         /* the grid is not whole clusters */
-    CLUSTER_MIXES_OPERATIONS, /* lanes of a warp are at a shuffle, others at an mma */
+    CLUSTER_MIXES_OPERATIONS, /* some lanes of a warp are at a shuffle, others at an mma */
     CLUSTER_PART_OF_A_WARP,   /* the 8 threads of the last warp are at an mma */
 } ClusterUse;
 

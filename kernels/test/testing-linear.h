@@ -11,7 +11,7 @@
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
-/* Rounding to bf16 changes each element by at most 2^-9 of its value. f32_tolerance is for results that are summed in
+/* Rounding to bf16 changes each element by at most 2^-8 of its value. f32_tolerance is for results that are summed in
  * fp32. */
 static const double bf16_tolerance = 4e-3, f32_tolerance = 2e-6;
 

@@ -26,7 +26,7 @@ typedef struct MmaMatrices {
 void mma_run(uint64_t seed, MmaMatrices *m);
 
 typedef struct MmaTiles {
-    bool a_turned, b_turned; /* whether they are transposed in shared memory */
+    bool a_turned, b_turned; /* whether a and b are transposed in shared memory */
     uint16_t a[MMA_ROWS][MMA_DEPTH], b[MMA_DEPTH][MMA_ROWS]; /* b has twice an mma's columns */
     float once[MMA_WARPS][MMA_ROWS][MMA_ROWS];               /* a b */
     float twice[MMA_WARPS][MMA_ROWS][MMA_ROWS];              /* (a b) b */

@@ -73,7 +73,7 @@ static inline char *gpu_record(const PlanGpu *gpu)
     return text;
 }
 
-/* Reads the plan set from its file. Returns an empty one if there is no file and SDTRAIN_PLANS is set. */
+/* Reads the plan set from its file. Returns an empty set if there is no file and SDTRAIN_PLANS is set. */
 static inline json_t *plans_of(const PlanGpu *gpu)
 {
     char path[512];

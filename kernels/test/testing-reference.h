@@ -58,7 +58,7 @@ static inline float *random_new(size_t n, uint64_t seed)
 /* Returns the size of a workspace in floats, so that guards can follow it. */
 static inline size_t workspace_floats(size_t n_bytes)
 {
-    return MAX(DIV_ROUND_UP(n_bytes, sizeof(float)), (size_t)1); /* some need no workspace */
+    return MAX(DIV_ROUND_UP(n_bytes, sizeof(float)), (size_t)1); /* n_bytes may be 0 */
 }
 
 /* Asserts ||a - b|| / ||b|| <= tolerance. */

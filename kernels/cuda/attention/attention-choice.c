@@ -65,7 +65,7 @@ int attention_choice_graph(const AttentionTarget *target, const AttentionShape *
 
 bool attention_has_tail(const AttentionShape *shape)
 {
-    enum { TILE = 128 }; /* tokens */
+    enum { TILE = 128 }; /* tokens of a tile */
     return shape->q_tokens % TILE != 0 || shape->kv_tokens % TILE != 0;
 }
 
@@ -73,7 +73,7 @@ static int choose(const AttentionTarget *target, const AttentionShape *shape, At
                   bool padding_mask, int64_t workspace_max_bytes, AttentionChoice *ret,
                   AttentionGraph **ret_graph, Error *err)
 {
-    int64_t bytes_of_image = 0; /* 0: not yet known; avoids building graphs, which is slow */
+    int64_t bytes_of_image = 0; /* the workspace of one image; 0: not yet known */
     for (int images = shape->n; images >= 1; images--) {
         _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
         AttentionShape part = *shape;

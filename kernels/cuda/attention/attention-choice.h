@@ -25,16 +25,17 @@
 extern "C" {
 #endif
 
-/* The most bytes of the shared workspace of all operations that a plan made here may use. */
+/* The largest workspace, in bytes, that a plan made by this module may need. All operations share one workspace. */
 enum { ATTENTION_WORKSPACE_MAX = 1 << 30 };
 
 typedef struct AttentionChoice {
     ConvChoice engine;
-    int images; /* images that the pass processes at once: a divisor of all */
+    int images; /* images that the pass processes at once: a divisor of the number of all images */
     bool padding_mask;
 } AttentionChoice;
 
-/* Reads an entry. `operation` names it in errors and has n images. Returns 0, or -EINVAL for a bad entry. */
+/* Reads an operation's entry. `operation` is the operation's name in errors, n the number of its images. Returns 0, or
+ * -EINVAL for a bad entry. */
 int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
                           Error *err);
 json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_bytes);
@@ -50,8 +51,8 @@ int attention_choice_graph(const AttentionTarget *target, const AttentionShape *
 bool attention_has_tail(const AttentionShape *shape);
 /* For tests, which make plans without a GPU: chooses the most images at once whose workspace is at most
  * workspace_max_bytes, and the first deterministic engine for them, and returns its graph. A shape with a tail is first
- * tried with a padding mask, and without a mask only if no plan with one exists. -ENOENT: one image needs more
- * workspace, or there is no engine. */
+ * tried with a padding mask, and without a mask only if no plan with a mask exists. -ENOENT: one image needs
+ * more workspace, or there is no engine. */
 int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
                      int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
                      Error *err);

@@ -44,8 +44,8 @@ struct AttentionGraph {
     AttentionPass pass;
     bool padding_mask;            /* the caller requested a mask */
     bool has_lengths;             /* the graph reads the lengths */
-    int64_t plan;                 /* its index in graph */
-    std::vector<int64_t> engines; /* indices of plans that were built */
+    int64_t plan;                 /* the index of the plan in graph */
+    std::vector<int64_t> engines; /* the indices of the plans that were built */
     int64_t next, n;              /* the first index not yet tried; the number of plans */
 };
 
@@ -160,7 +160,7 @@ static int build_graph(AttentionGraph *g, const AttentionTarget &target, const A
     g->graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT)
-        .set_sm_version(target.architecture); /* else cuDNN asks the runtime for it */
+        .set_sm_version(target.architecture); /* else cuDNN asks the runtime for the version */
     if (target.record) {
         auto properties = std::make_shared<fe::DeviceProperties>();
         auto status = properties->deserialize(

@@ -52,7 +52,7 @@ typedef enum AttentionTensor {
 
 typedef struct AttentionTensors {
     void *
-        of[N_ATTENTION_TENSORS]; /* NULL: the pass has no such tensor. Lengths may be set always. */
+        of[N_ATTENTION_TENSORS]; /* NULL: the pass has no such tensor. Lengths may always be set. */
 } AttentionTensors;
 
 /* The GPU that a plan is made for: the GPU of `handle`, or a GPU that is absent and described by `record`. Exactly one
@@ -60,11 +60,11 @@ typedef struct AttentionTensors {
 typedef struct AttentionTarget {
     cudnnHandle_t handle;
     const char *record; /* JSON text: cuDNN's own description of a GPU */
-    int architecture;   /* 90: sm_90 */
+    int architecture;   /* the GPU's: 90 means sm_90 */
 } AttentionTarget;
 
 /* The operation's name in a plan set: "attention bf16 n32 h5 d64 4096x77 s320,640 backward", where s is followed by the
- * strides of q and of k and v. The name of a causal one is "... s3072,3072 causal forward". */
+ * strides of q and of k and v. The name of a causal attention is "... s3072,3072 causal forward". */
 enum { ATTENTION_NAME_MAX = 128 };
 void attention_pass_name(const AttentionShape *shape, AttentionPass pass,
                          char name[ATTENTION_NAME_MAX]);

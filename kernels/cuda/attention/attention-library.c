@@ -18,14 +18,14 @@ struct AttentionLibrary {
     cudnnHandle_t handle;
     struct {
         AttentionChoice choice;
-        AttentionGraph *graph; /* of choice.images images */
-        CudaWork work;         /* work of one run of the graph */
-        double usec;           /* of all images; < 0: not measured here */
+        AttentionGraph *graph; /* the graph for choice.images images */
+        CudaWork work;         /* the work of one run of the graph */
+        double usec;           /* time of the pass over all images; < 0: not measured */
     } passes[N_ATTENTION_PASSES];
-    AttentionTensors lengths; /* only the lengths are set, if a pass has a padding mask */
+    AttentionTensors lengths; /* only the lengths are set, and only if a pass has a padding mask */
     size_t workspace_bytes;
     int users;
-    AttentionLibrary *next; /* in CudaCompute.attentions */
+    AttentionLibrary *next; /* the next object in the list CudaCompute.attentions */
 };
 
 /* ---- sharing ---- */
@@ -82,7 +82,8 @@ static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int image
     attention_pass_name(s, pass, name);
     const double lines = (double)images * s->heads, width = s->head_dim;
     const double q = lines * (double)s->q_tokens, kv = lines * (double)s->kv_tokens;
-    const bool back = pass == ATTENTION_BACKWARD; /* also reads out and dout, writes dq, dk, dv */
+    /* Backward also reads out and dout, and writes dq, dk and dv. */
+    const bool back = pass == ATTENTION_BACKWARD;
     return (CudaWork){.name = cuda_compute_name(cuda_compute(l->device), name),
                       .bytes = 2 * width * (back ? 4 * q + 4 * kv : 2 * q + 2 * kv) + 4 * q,
                       .flop = (back ? 10 : 4) * width * q * (double)s->kv_tokens};
@@ -233,8 +234,8 @@ static bool was_refused(const AttentionLibrary *l)
            attention_entry_is_own(entry);
 }
 
-/* Returns 1 if our own kernels compute the shape, 0 if cuDNN does, or -errno. tunes: the device makes plans, and a pass
- * has no entry yet. */
+/* Returns 1 if our own kernels compute the shape, 0 if cuDNN does, or -errno. `tunes` is true if the device makes plans
+ * and a pass has no entry yet. */
 static int make(AttentionLibrary *l, bool tunes, Error *err)
 {
     CudaCompute *compute = cuda_compute(l->device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-library.h - an attention in bf16, computed by cuDNN with the engines that the device's plans name.
  *
- * Ownership: attention_library_new() gives the caller a share of the object of that shape, which
+ * Ownership: attention_library_new() gives the caller a share of the object for the shape, which
  *            attention_library_free() releases; attention_library_free() accepts NULL. The object borrows its device.
  * Units:     bytes.
  * Errors:    see attention_library_new(). A call that fails while it runs breaks the device.
@@ -17,9 +17,9 @@ extern "C" {
 typedef struct AttentionLibrary AttentionLibrary;
 
 /* *ret is NULL where the plans leave the shape to our own kernels, because cuDNN refused the shape when the plans were
- * made or was slower than attention-tile.h. Call this only where cuda_compute_begin() has returned 1. -ENOENT: the
- * plans have no entry for a pass. -EINVAL: cuDNN refuses the entry, its engine is not deterministic, or the plans leave
- * only one of the two passes to our own kernels. All texts name the operation. A device that makes plans adds the
+ * made or was slower than attention-tile.h. Call the function only where cuda_compute_begin() has returned 1. -ENOENT:
+ * the plans have no entry for a pass. -EINVAL: cuDNN refuses the entry, its engine is not deterministic, or the plans
+ * leave only one of the two passes to our own kernels. All texts name the operation. A device that makes plans adds the
  * missing entries instead, including those for our own kernels. */
 int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
                           Error *err);

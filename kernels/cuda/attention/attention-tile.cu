@@ -2,8 +2,8 @@
 /* attention-tile.cu - see attention-tile.h.
  *
  * A block's shared memory contains all keys and values of a head, in KT tiles of 16. A warp computes 16 queries: their
- * scores are sums of consecutive mma operations and stay in registers, where the softmax is computed; narrowed, they
- * are an operand of the next product.
+ * scores are sums of consecutive mma operations and stay in registers, where the softmax is computed; the results,
+ * rounded to bf16, are an operand of the next product.
  *
  * Backward computes the probabilities again from the values that forward saved. Eight warps process 128 queries and
  * store probabilities and slopes of the scores in shared memory; then each warp adds up 16 columns of dk or of dv over
@@ -21,10 +21,10 @@
 enum {
     HEAD = 64,         /* elements of a head */
     TILE = 16,         /* rows and columns that one load reads */
-    KEYS_MAX = 80,     /* a warp's sums of so many keys are 40 registers */
+    KEYS_MAX = 80,     /* the most keys; the scores of so many keys are 40 registers of a lane */
     ROW = HEAD + 8,    /* elements from row to row in shared memory: see mma.cuh */
     ROWS = 16 * WARPS, /* queries that a block processes at once */
-    ROUNDS = 2, /* more blocks are used only beyond ROUNDS * ROWS queries for each (backward) */
+    ROUNDS = 2, /* backward uses a block for each ROUNDS * ROWS queries, at most CLUSTER_BLOCKS */
     CLUSTER_BLOCKS = 8,
     SUMS_ROW = HEAD + 8, /* floats from row to row of the sums at the end of backward */
 };
@@ -248,7 +248,7 @@ __device__ static inline void forward_rows(const TileHeads &h, const Bf16 *q, co
     UNROLL for (int j = 0; j < KT; j++) weights[j] = words_of_a(scores[2 * j], scores[2 * j + 1]);
     multiply_values<KT>(weights, values, sums);
     const float inverse[2] = {1.0f / sum[0], 1.0f / sum[1]};
-    __syncwarp(); /* all lanes have read their queries */
+    __syncwarp(); /* all lanes have read the queries, which put_rows() overwrites */
     put_rows(sums, inverse, mine);
     __syncwarp();
     UNROLL for (int i = 0; i < TILE * WORDS / 32; i++)
@@ -325,12 +325,12 @@ struct BackwardRow {
 template <int KT> struct BackwardShared {
     Bf16 keys[KT * TILE * ROW], values[KT * TILE * ROW];
     Bf16 queries[ROWS * ROW], slopes[ROWS * ROW]; /* slopes: gradient of the output */
-    Bf16 weights[ROWS * (KT * TILE + 8)];     /* probabilities: for each query those of all keys */
+    Bf16 weights[ROWS * (KT * TILE + 8)];     /* the probabilities of all keys, for each query */
     Bf16 differences[ROWS * (KT * TILE + 8)]; /* slopes of the scores, without the scale */
     BackwardRow rows[ROWS];
 };
 
-/* dv and dk of this block's queries. At the end they replace BackwardShared in shared memory. */
+/* The sums of dv and dk over this block's queries. At the end they replace BackwardShared in shared memory. */
 template <int KT> struct BackwardSums {
     float of[2][KT * TILE * SUMS_ROW];
 };
@@ -456,7 +456,8 @@ __device__ static inline void write_dq(const TileHeads &h, const MmaA slopes[KT]
     }
 }
 
-/* Adds `steps` times 16 queries to the warp's 16 columns. Warps 0 to 3 compute dv, the others dk. */
+/* Adds the terms of `steps` times 16 queries to the warp's sums of 16 columns. Warps 0 to 3 compute dv, the other warps
+ * dk. */
 template <int KT>
 __device__ static inline void add_queries(const BackwardShared<KT> *s, int steps,
                                           MmaSums sums[2 * KT])

@@ -21,7 +21,7 @@ typedef struct AttentionTuning {
     AttentionPass pass;
     bool padding_mask;
     int64_t workspace_max_bytes;
-    AttentionGraph *graphs[SIZES_MAX]; /* one for each number of images at once */
+    AttentionGraph *graphs[SIZES_MAX]; /* one graph for each number of images at once */
     int images[SIZES_MAX];
     int n_graphs;
     struct {
@@ -36,8 +36,8 @@ typedef struct AttentionTuning {
 
 /* ---- candidates ---- */
 
-/* Adds the engines of the newest graph whose workspace fits. Returns their number, or -errno. *least_bytes is the
- * smallest workspace of all engines tried. */
+/* Adds those engines of the newest graph whose workspaces fit. Returns the number of added engines, or -errno.
+ * *least_bytes is the smallest workspace of all engines tried. */
 static int add_engines(AttentionTuning *t, int64_t *least_bytes, Error *err)
 {
     const int wanted = MIN(tune_candidates_max(t->compute), (int)ENGINES_MAX);
@@ -66,7 +66,7 @@ static int find_candidates(AttentionTuning *t, Error *err)
 {
     const bool late = tune_candidates_max(t->compute) < TUNED_MAX;
     const int sizes = t->pass == ATTENTION_BACKWARD && !late ? SIZES_MAX : 1;
-    int64_t bytes_of_image = 0; /* of workspace, once known */
+    int64_t bytes_of_image = 0; /* the workspace of one image; 0: not yet known */
     for (int images = t->shape->n; images >= 1 && t->n_graphs < sizes; images--) {
         AttentionShape part = *t->shape;
         int64_t bytes = 0;
@@ -101,7 +101,7 @@ static int make_operands(AttentionTuning *t, Error *err)
     const AttentionTensor last = t->pass == ATTENTION_FORWARD ? ATTENTION_SUMS : ATTENTION_DV;
     AttentionShape part = *t->shape;
     int64_t workspace = 1;
-    part.n = t->images[0]; /* the other groups are smaller */
+    part.n = t->images[0]; /* the images of the largest group */
     int r = attention_check_new(device, &part, t->pass, &t->check, err);
     if (r == 0)
         r = attention_lengths_new(device, t->shape, &t->tensors, err);

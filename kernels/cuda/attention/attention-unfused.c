@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-unfused.c - see attention-unfused.h. Products are column-major (matmul.h), so a row-major matrix appears as
  * its transpose:
- *     S^T[keys][queries] = K[keys][d] q^T[d][queries]    K lies as [d][keys]
+ *     S^T[keys][queries] = K[keys][d] q^T[d][queries]    K is stored as [d][keys]
  *     out^T[d][queries]  = v^T[d][keys] P^T[keys][queries] */
 #include "kernels/cuda/attention/attention-unfused.h"
 

@@ -40,8 +40,8 @@ size_t attention_unfused_workspace_bytes(const AttentionUnfused *unfused);
 void attention_unfused_forward(AttentionUnfused *unfused, const void *q, const void *k,
                                const void *v, void *out, void *workspace);
 
-/* probabilities[row][i] = e^(scale * (scores[row][i] - the row's maximum)) / the row's sum of these, rounded to
- * bf16. */
+/* probabilities[row][i] = e^(scale * (scores[row][i] - the row's maximum)) / the sum of the row's exponentials,
+ * rounded to bf16. */
 void cuda_attention_softmax(Device *device, int64_t rows, int64_t keys, float scale,
                             const float *scores, void *probabilities);
 

@@ -18,15 +18,15 @@
 enum {
     LANES_OF_QUERY = 32,
     HEAD_MAX = 512,         /* elements of a head */
-    TOKENS_MAX = 11 * 1024, /* so many floats fit 48 KiB of shared memory */
+    TOKENS_MAX = 11 * 1024, /* the most tokens: so many floats fit 48 KiB of shared memory */
 };
 
 struct Attention {
     Device *device;
     AttentionShape shape;
-    AttentionLibrary *library; /* if library and unfused are NULL, our own kernels compute all */
+    AttentionLibrary *library; /* if library and unfused are NULL, our own kernels are used */
     AttentionUnfused *unfused;
-    bool tile; /* our own kernels are those of attention-tile.h */
+    bool tile; /* our own kernels are the kernels of attention-tile.h */
 };
 
 #ifndef SDTRAIN_CUDA_ATTENTION
@@ -170,7 +170,7 @@ size_t cuda_attention_workspace_bytes(const Attention *attention)
         return attention_unfused_workspace_bytes(attention->unfused);
     if (attention->tile || attention->shape.forward_only)
         return 0;
-    return rows_of(attention) * sizeof(float); /* for each query: sum of dout * out */
+    return rows_of(attention) * sizeof(float); /* for each query the sum of dout * out */
 }
 
 size_t cuda_attention_saved_bytes(const Attention *attention)
@@ -213,8 +213,8 @@ __device__ static inline float warp_max(float x)
 #define SHARED_FLOATS(name) float *name = (float *)emulate::shared()
 #endif
 
-/* Returns the bytes of so many floats, rounded up to words of 16 bytes: the compiler reads such words in the rest of a
- * loop, and memcheck reports a read behind the last float as an error. */
+/* Returns the bytes of so many floats, rounded up to words of 16 bytes: the compiled code reads such
+ * words at the end of a loop, and memcheck reports a read behind the last float as an error. */
 static size_t shared_bytes(int64_t floats) { return (size_t)DIV_ROUND_UP(floats, 4) * 16; }
 
 template <typename T>

@@ -30,11 +30,11 @@ static void read_knobs(JsonReader *knobs, ConvChoice *ret)
 int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret, Error *err)
 {
     ConvChoice choice = {0};
-    int64_t workspace; /* as the library of the entry reported; the plan reports its own need */
+    int64_t workspace; /* not used: the plan that is made reports its own workspace */
     if (!json_is_object(entry))
         return error_set(err, -EINVAL, "%s: its plan is not an object", operation);
     JsonReader r = json_open(operation, (json_t *)(uintptr_t)entry, JSON_KNOWN_KEYS, err);
-    char told[16]; /* the reader of the set has checked these two keys */
+    char told[16]; /* not used: the reader of the plan set has checked "dw" and "variant" */
     (void)json_get_text(&r, "dw", JSON_OPTIONAL, told, sizeof(told));
     (void)json_get_text(&r, "variant", JSON_OPTIONAL, told, sizeof(told));
     (void)json_get_int(&r, "engine", JSON_REQUIRED, 0, INT32_MAX, &choice.engine);

@@ -9,7 +9,7 @@
 
 /* The unique IDs of the tensors in a variant pack. */
 enum { UID_X = 1, UID_W, UID_Y };
-enum { ALIGNMENT = 16 }; /* of tensors, in bytes: the fast engines need it */
+enum { ALIGNMENT = 16 }; /* the alignment of tensors, in bytes; the fast engines need 16 */
 
 typedef cudnnBackendDescriptor_t Descriptor;
 

@@ -16,7 +16,7 @@
 
 #include "kernels/kernels.h"
 
-#include <stdbool.h> /* cudnn.h does not include it */
+#include <stdbool.h> /* cudnn.h needs this header and does not include it */
 
 #include <cudnn.h>
 
@@ -58,8 +58,8 @@ typedef struct ConvTarget {
     cudnnBackendDescriptor_t record;
 } ConvTarget;
 
-/* For tests, which make plans without a GPU: makes a target of a record, which is JSON text, cuDNN's own description of
- * a GPU. -EINVAL: cuDNN refuses the record. */
+/* For tests, which make plans without a GPU: makes a target from a record: JSON text in which cuDNN describes a GPU.
+ * -EINVAL: cuDNN refuses the record. */
 int conv_target_of_record(const char *record, ConvTarget *ret, Error *err);
 /* For tests: closes the record; the handle belongs to its owner. */
 void conv_target_close(ConvTarget *target);
@@ -101,8 +101,8 @@ ConvPlan *conv_plan_free(ConvPlan *plan);
 DEFINE_CLEANUP(ConvPlan, conv_plan_free)
 int64_t conv_plan_workspace_bytes(const ConvPlan *plan);
 
-/* Runs the plan on the handle's stream. x, w and y are activations, weight and result; the one of them that the pass
- * computes is overwritten. */
+/* Runs the plan on the handle's stream. x, w and y are the input, the weight and the output of the convolution, or
+ * their gradients; the pass writes the one of the three that it computes. */
 int conv_plan_execute(const ConvPlan *plan, const void *x, const void *w, const void *y,
                       void *workspace, Error *err);
 

@@ -18,7 +18,7 @@ struct ConvLibrary {
         CudaWork work;
     } passes
         [N_CONV_PASSES]
-        [2]; /* [1]: adds; NULL for the gradient of the weight. No plan: our own kernels compute all */
+        [2]; /* [1] adds; it is empty for the weight's gradient. Without a plan our own kernels compute the pass */
     size_t workspace_bytes;
 };
 

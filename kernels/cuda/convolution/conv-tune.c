@@ -12,16 +12,16 @@
 
 enum {
     PROPOSED_MAX = 3 * CONV_CANDIDATES_MAX,
-    TUNED_MAX = 16,          /* so few because making a plan may compile an engine */
-    WORKSPACE_MAX = 64 << 20 /* bytes of memory that all operations share */
+    TUNED_MAX = 16, /* the most candidates; few, because making a plan may compile an engine */
+    WORKSPACE_MAX = 64 << 20 /* the largest workspace, in bytes; all operations share it */
 };
 
 typedef struct ConvTuning {
     CudaCompute *compute;
     ConvGraph *const *graphs;
     ConvChoice choices[TUNED_MAX];
-    ConvPlan
-        *plans[TUNED_MAX][2]; /* as the graphs: [1] adds; NULL for the gradient of the weight */
+    /* plans[candidate][0] overwrites the result, and [1] adds to the result. [1] is NULL for the weight's gradient. */
+    ConvPlan *plans[TUNED_MAX][2];
     TuneCandidate candidates[TUNED_MAX];
     int n;
     void *x, *w, *y, *workspace;

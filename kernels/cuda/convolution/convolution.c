@@ -122,7 +122,8 @@ void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const floa
         cuda_plain_forward(conv->device, s, x, packed, bias, per_image, residual, y);
         return;
     }
-    const bool in_place = residual == y; /* then the engine adds: y would be overwritten */
+    /* If y contains the residual, the engine must add to y: an engine that overwrites y would lose the residual. */
+    const bool in_place = residual == y;
     conv_library_run(conv->library, CONV_FORWARD, in_place, x, packed, y, workspace);
     if (bias || per_image || (residual && !in_place))
         cuda_conv_epilogue(conv->device, s->n, output_pixels(s), s->c_out, bias, per_image,

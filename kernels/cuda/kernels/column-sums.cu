@@ -17,10 +17,10 @@ enum {
     SUM_WIDTH = 8,        /* packs side by side: 128 bytes of a row */
     SUM_LINES = 32,       /* lines of threads; a line adds every SUM_LINES-th row of its block */
     AHEAD = 8,            /* rows that a thread loads before it uses the first */
-    ROWS_OF_RANK = 256,   /* more rows than this get another block: AHEAD rows for each line */
-    ROWS_OF_PIECE = 8192, /* least rows of a piece, whose sums must be added to others */
+    ROWS_OF_RANK = 256,   /* rows of a block, AHEAD for each line; more rows get more blocks */
+    ROWS_OF_PIECE = 8192, /* the fewest rows of a piece; the sums of pieces must be added later */
     RANKS_MAX = 8,
-    BLOCKS = 264, /* the most blocks of a matrix in pieces: two for each of 132 multiprocessors */
+    BLOCKS = 264,    /* the most blocks of a matrix in pieces: two for each of 132 SMs */
     TOTAL_LINES = 8, /* lines of threads that share the pieces of a column */
 };
 
@@ -63,7 +63,7 @@ template <typename To> __device__ static inline void store_total(To *to, double 
     *to = narrow<To>((float)total);
 }
 
-/* blockIdx.y: a matrix, or a piece of a matrix, with `each` rows; the last one has the remaining rows. */
+/* blockIdx.y: a matrix, or a piece of a matrix, with `each` rows; the last piece has the remaining rows. */
 template <bool WHOLE, typename From, typename To>
 __global__ void __launch_bounds__(SUM_WIDTH *SUM_LINES, 2)
     column_sums_kernel(int64_t rows, int64_t each, int64_t of_rank, int c, const From *from, To *to)

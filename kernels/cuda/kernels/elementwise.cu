@@ -221,7 +221,7 @@ void cuda_embedding_forward(Device *device, int n, int tokens, int c, const floa
 
 /* The sizes of an upsampling: the small image in packs, and the sides of the large image. */
 struct Doubling {
-    Divisor c, w, h; /* packs of a pixel; sides of the small image */
+    Divisor c, w, h; /* c: packs of a pixel; w and h: sides of the small image */
     int64_t to_h, to_w;
 };
 
@@ -230,8 +230,8 @@ static Doubling doubling(int to_h, int to_w, int c)
     return Doubling{divisor(c), divisor((to_w + 1) / 2), divisor((to_h + 1) / 2), to_h, to_w};
 }
 
-/* The square of pixels of the large image that comes from pack i of the small image: its first pack, and whether it has
- * a right and a lower neighbour. */
+/* The square of up to four pixels of the large image that comes from pack i of the small image: the pack in the upper
+ * left pixel, and whether the square has pixels on the right and below. */
 struct Square {
     int64_t first;
     bool right, below;

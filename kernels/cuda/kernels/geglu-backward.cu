@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(GATE_WIDTH *GATE_LINES, 2)
     const int64_t end = MIN(first + GATE_LINES * GATE_ROWS, rows);
     float sum[2 * N] = {};
     for (int64_t row = first; row < end && column < f; row += DEPTH * GATE_LINES) {
-        GateRow<N>
-            in[DEPTH]; /* a row behind the last one is the first row again: so no load waits */
+        /* Instead of a row behind the last one, `row` is loaded again, so that no load depends on a condition. */
+        GateRow<N> in[DEPTH];
         UNROLL for (int k = 0; k < DEPTH; k++)
         {
             const int64_t at = row + k * GATE_LINES;

@@ -76,7 +76,7 @@ template <int N, int WORDS> struct Turn {
 
 /* The part of a tile that lies inside the gradient. */
 struct Tile {
-    int high, width, channels; /* channels of the whole row */
+    int high, width, channels; /* channels: the channels of the whole row */
 };
 
 /* Calls use(k, row, rest) for each pack of a tile that this thread has; `rest` is the pack's number in its row. */
@@ -89,7 +89,7 @@ template <typename T, typename Use> __device__ static inline void for_tile_packs
     }
 }
 
-/* gradient and element are those at the beginning of the tile. Returns the largest magnitude. */
+/* `gradient` and `element` belong to the beginning of the tile. Returns the largest magnitude. */
 template <int N, int WORDS, bool FRESH, typename G>
 __device__ static inline uint32_t turn_tile(const Tile &tile, const G *gradient, int64_t element,
                                             double factor, const GradientSink &sink,

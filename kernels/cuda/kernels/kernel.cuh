@@ -375,8 +375,8 @@ __device__ static inline void cluster_wait(void)
 #endif
 }
 
-/* Waits for all threads of the cluster. After this, each thread sees everything that the others wrote to shared memory
- * before. No block may end before the last read of its shared memory, so a barrier must follow the last read. */
+/* Waits for all threads of the cluster. After this, each thread sees everything that the other threads wrote to shared
+ * memory before. No block may end before the last read of its shared memory, so a barrier must follow the last read. */
 __device__ static inline void cluster_sync(void)
 {
     cluster_arrive();
@@ -420,7 +420,7 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
                             size_t shared_bytes, void (*kernel)(Parameters...),
                             Arguments... arguments)
 {
-    enum { PLAIN_BYTES = 48 << 10 }; /* a kernel gets more only by an attribute */
+    enum { PLAIN_BYTES = 48 << 10 }; /* a kernel gets more shared memory only by an attribute */
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = cluster;

@@ -142,7 +142,7 @@ __device__ static inline MmaPair load_b_turned(const Bf16 *tile, int stride)
     return MmaPair{{{w[0], w[1]}}, {{w[2], w[3]}}};
 }
 
-/* Turns the sums of 16 columns, as a left and a right half, into the operand A with 16 k. */
+/* Turns the sums of 16 columns, given as a left and a right half, into an operand A whose 16 k are these columns. */
 __device__ static inline MmaA words_of_a(const MmaSums &left, const MmaSums &right)
 {
     return MmaA{{narrow_pair(left.at[0], left.at[1]), narrow_pair(left.at[2], left.at[3]),

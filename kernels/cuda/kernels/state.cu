@@ -13,7 +13,7 @@ enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
 
 /* The parts of a StatePlanShape that the kernels use. */
 struct Layout {
-    const int64_t *offsets; /* where the tensors begin, and the end; device memory */
+    const int64_t *offsets; /* where each tensor begins, and the end; device memory */
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank, n_shards, shard;
@@ -229,7 +229,7 @@ struct Factors {
     const int32_t *exponents;
     const int64_t *offsets;
     int tensor;
-    int64_t end; /* of the tensor */
+    int64_t end; /* the end of the tensor */
     double factor;
 };
 
@@ -299,7 +299,7 @@ __device__ static inline void add_squares(const GradientSums &sums, int64_t base
         UNROLL for (int k = 0; k < AHEAD; k++)
         {
             const int64_t at = i + k * LANES;
-            if (TYPE != SUM_F32 && at >= end) /* no factor exists there */
+            if (TYPE != SUM_F32 && at >= end) /* behind the end there is no factor */
                 break;
             const Pack<4> g =
                 mean_gradients<4, TYPE>(raw[k], sums.scale, [&](int j) { return factor(at + j); });

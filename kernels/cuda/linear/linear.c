@@ -24,12 +24,13 @@ struct Linear {
     Device *device;
     LinearShape shape;
     ConvShape plain;
-    int columns;                                           /* columns of the weight */
-    CudaMatmul *forward, *backward_data, *backward_weight; /* NULL: the plain kernels compute it */
+    int columns; /* columns of the weight */
+    /* The plain kernels compute a product that is NULL. */
+    CudaMatmul *forward, *backward_data, *backward_weight;
 };
 
 #ifdef SDTRAIN_CUDA_LIBRARIES
-/* of: the number of columns of D's rows, which may be more than the layer's. */
+/* of: the number of columns of D's rows, which may be more than the columns of the layer. */
 static int make_product(Linear *l, const char *what, int of, const CudaMatmulShape *shape,
                         CudaMatmul **ret, Error *err)
 {

@@ -19,7 +19,7 @@ struct CudaMatmul {
     CudaMatmulShape shape;
     char *operation;
     cublasLtMatmulDesc_t bare,
-        biased; /* without and with a bias; biased is set only where the shape has one */
+        biased; /* bare has no bias; biased has a bias, and is set only if the shape has one */
     cublasLtMatrixLayout_t a, b, d; /* C has the layout of D */
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;

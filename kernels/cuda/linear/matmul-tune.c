@@ -12,10 +12,11 @@
 
 enum {
     CANDIDATES = TUNE_CANDIDATES_MAX,
-    WORKSPACE_MAX = 64 << 20 /* bytes of a candidate's workspace */
+    WORKSPACE_MAX = 64 << 20 /* the largest workspace of a candidate, in bytes */
 };
 
-static const uint64_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* or no reduction */
+/* A candidate uses this reduction scheme, or has no reduction. */
+static const uint64_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 typedef struct Candidate {
     cublasLtMatmulAlgo_t algorithm;
@@ -68,7 +69,7 @@ static cublasStatus_t query_algorithms(const CudaMatmul *m, cublasLtMatmulPrefer
         status = cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                       &mask, sizeof(mask));
-    /* Without this the library expects an alignment of 256 bytes, which is DEVICE_ALIGNMENT. */
+    /* Without this attribute the library expects an alignment of 256 bytes, which is DEVICE_ALIGNMENT. */
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -133,7 +134,7 @@ static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *r
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     int n = 0;
-    memset(results, 0, sizeof(results)); /* an entry contains all bytes of an algorithm */
+    memset(results, 0, sizeof(results)); /* an entry contains every byte, used or not */
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = query_algorithms(m, preference, results, &n);
@@ -155,7 +156,7 @@ static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *r
     return 0;
 }
 
-/* Returns -EINVAL, with the reasons. */
+/* Returns -EINVAL, with the reasons why no algorithm is a candidate. */
 static int no_candidate(const CudaMatmul *m, const Offers *o, Error *err)
 {
     const struct {

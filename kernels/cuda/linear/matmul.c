@@ -84,7 +84,8 @@ static int make_descriptors(CudaMatmul *m, Error *err)
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == CUDA_PLANS_OPAQUE_BYTES, "opaque");
 
-/* The attributes of an algorithm and their names in the plans. The id is the first, because it cannot be set. */
+/* The attributes of an algorithm and their names in the plans. The id is the first one: it is given when an
+ * algorithm is made, and cannot be set afterwards. */
 static const struct {
     const char *name;
     cublasLtMatmulAlgoConfigAttributes_t key;

@@ -21,10 +21,10 @@ typedef struct CudaMatmulShape {
     bool a_transposed; /* A is stored as [k][m] */
     bool b_transposed; /* B is stored as [n][k] */
     bool biased;       /* some runs have a bias, which is bf16; D must then be bf16 */
-    DataType type;     /* of C and D: DATA_BF16 or DATA_F32 */
+    DataType type;     /* the type of C and D: DATA_BF16 or DATA_F32 */
     /* Elements from one stored column to the next; 0: the matrix is dense. C has the stride of D. */
     int64_t a_stride, b_stride, d_stride;
-    int d_alignment; /* of C and D in bytes, where they are columns of a wider matrix; 0: DEVICE_ALIGNMENT */
+    int d_alignment; /* bytes to which C and D are aligned if they are columns of a wider matrix; 0: DEVICE_ALIGNMENT */
 } CudaMatmulShape;
 
 /* operation: the product's name in the plans. *ret is NULL where the plans leave the product of a linear layer to our

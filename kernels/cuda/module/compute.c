@@ -69,9 +69,9 @@ static void close_handles(CudaCompute *c)
         return;
     (void)cuda_compute_stream(c->device); /* makes the device's GPU current */
     if (c->cublaslt)
-        (void)cublasLtDestroy(c->cublaslt); /* an error is ignored: a broken GPU keeps nothing */
+        (void)cublasLtDestroy(c->cublaslt); /* ignored: on a broken GPU nothing is left to free */
     if (c->cudnn)
-        (void)cudnnDestroy(c->cudnn); /* as for cuBLASLt */
+        (void)cudnnDestroy(c->cudnn); /* ignored: on a broken GPU nothing is left to free */
 }
 #else
 static int open_libraries(CudaCompute *c, Error *err)
@@ -254,7 +254,7 @@ int cuda_compute_numerics(CudaCompute *c, char **ret)
 #ifdef SDTRAIN_CUDA_ATTENTION
     static const char attention[] = "";
 #else
-    static const char attention[] = ",\"attention\":\"plain\""; /* for any plans */
+    static const char attention[] = ",\"attention\":\"plain\""; /* for any set that is not plain */
 #endif
     char word[HASH_TEXT_BYTES];
     _cleanup_free_ char *text = NULL;

@@ -31,33 +31,33 @@ typedef struct CudaCompute {
     Device *device;
     struct CudaMachine *machine;
     struct CudaPlans *plans;               /* never NULL; a plain set until plans are chosen */
-    const struct CudaLibraries *libraries; /* NULL: not opened */
+    const struct CudaLibraries *libraries; /* NULL: the libraries are not open */
     struct cublasLtContext *cublaslt;      /* NULL until the first cuda_matmul_new() */
     struct cudnnContext *cudnn;
     struct AttentionLibrary *attentions; /* one for each shape that is in use */
-    char **names;                        /* cuda_compute_name() */
+    char **names;                        /* the copies that cuda_compute_name() returns */
     size_t n_names;
-    char *folder;        /* where plans are searched for; NULL: nowhere */
-    bool tune;           /* *_new() tries algorithms and adds missing entries to the plans */
-    int tune_sec;        /* as in DeviceOptions */
-    bool keep_installed; /* as in DeviceOptions */
-    bool chosen;         /* whether the plans have been chosen */
-    int tuned;           /* operations tuned by tune_choose(); the first one began at: */
-    uint64_t tune_began_usec;
-    void *held; /* memory of SDTRAIN_CUDA_HOLD */
+    char *folder;             /* where plans are searched for; NULL: nowhere */
+    bool tune;                /* *_new() tries algorithms and adds missing entries to the plans */
+    int tune_sec;             /* as in DeviceOptions */
+    bool keep_installed;      /* as in DeviceOptions */
+    bool chosen;              /* whether the plans have been chosen */
+    int tuned;                /* how many operations tune_choose() has tuned */
+    uint64_t tune_began_usec; /* when the tuning of the first operation began */
+    void *held;               /* the memory that SDTRAIN_CUDA_HOLD requests */
 } CudaCompute;
 
 typedef struct CudaComputeOptions {
     const char *architecture, *device; /* as in CudaMachine */
     int sms;
     const char
-        *folder; /* of plan sets; NULL: none, and the device is plain until it gets its plans */
-    const DeviceOptions *asked; /* for tune, tune_sec and keep_installed */
+        *folder; /* of plan sets; NULL: no folder, and the device is plain until it gets plans */
+    const DeviceOptions *asked; /* only tune, tune_sec and keep_installed are read */
 } CudaComputeOptions;
 
 /* Work that was queued on LANE_COMPUTE. */
 typedef struct CudaWork {
-    const char *name;   /* exists as long as the device */
+    const char *name;   /* the text exists as long as the device */
     double bytes, flop; /* as in DeviceLaunch */
 } CudaWork;
 

@@ -21,7 +21,7 @@
 /* "1": the host waits for each kernel, so that the report of an error names the kernel that caused it. */
 #define SYNC_VARIABLE "SDTRAIN_CUDA_SYNC"
 
-enum { POLL_USEC = 20 }; /* between two queries of a fence that the host waits for */
+enum { POLL_USEC = 20 }; /* the time between two queries of a fence that the host waits for */
 
 DEFINE_CLEANUP(Device, cuda_device_free)
 
@@ -79,7 +79,7 @@ void cuda_launched(const Device *device, const CudaWork *work)
 {
     CudaDevice *d = gpu(device);
     cuda_trace_put(&d->trace, work->name);
-    cudaError_t code = cudaGetLastError(); /* an impossible launch, or a broken GPU */
+    cudaError_t code = cudaGetLastError(); /* an error means an impossible launch or a broken GPU */
     const size_t moment = cuda_times_put(&d->times, work);
     if (code == cudaSuccess && moment > 0)
         code = cudaEventRecord(d->moments[moment], d->lanes[LANE_COMPUTE].stream);
@@ -93,10 +93,10 @@ static void stop_timing(CudaDevice *d)
 {
     for (size_t i = 0; d->moments && i <= d->times.n_max; i++)
         if (d->moments[i])
-            (void)cudaEventDestroy(d->moments[i]); /* a broken GPU keeps nothing */
+            (void)cudaEventDestroy(d->moments[i]); /* on a broken GPU nothing is left to free */
     free(d->moments);
     d->moments = NULL;
-    (void)cuda_times_begin(&d->times, 0, NULL); /* with 0 this cannot fail */
+    (void)cuda_times_begin(&d->times, 0, NULL); /* a call with 0 cannot fail */
 }
 
 /* Returns the errno of the first failure, or 0. */
@@ -164,7 +164,7 @@ static int no_gpu(cudaError_t code, int n, const char *pci_address, Error *err)
 {
     char nodes[240];
     int driver = 0;
-    (void)cudaDriverGetVersion(&driver); /* 0: there is no driver */
+    (void)cudaDriverGetVersion(&driver); /* driver stays 0 if there is no driver */
     const int n_missing = cuda_nodes_missing("/dev", nodes, sizeof(nodes));
     if (driver == 0)
         return error_set(err, -ENODEV, "no NVIDIA driver: libcuda.so.1 does not load here%s",
@@ -237,14 +237,14 @@ Device *cuda_device_free(Device *device)
         CudaLane *l = &d->lanes[lane];
         for (int i = 0; i < EVENTS; i++)
             if (l->events[i])
-                (void)cudaEventDestroy(l->events[i]); /* a broken GPU keeps nothing */
+                (void)cudaEventDestroy(l->events[i]); /* on a broken GPU nothing is left to free */
         if (l->stream)
-            (void)cudaStreamDestroy(l->stream); /* a broken GPU keeps nothing */
+            (void)cudaStreamDestroy(l->stream); /* on a broken GPU nothing is left to free */
     }
     for (int i = 0; i < 2; i++)
         if (d->marks[i])
-            (void)cudaEventDestroy(d->marks[i]); /* a broken GPU keeps nothing */
-    (void)pthread_mutex_destroy(&d->lock);       /* no thread holds it */
+            (void)cudaEventDestroy(d->marks[i]); /* on a broken GPU nothing is left to free */
+    (void)pthread_mutex_destroy(&d->lock);       /* no thread holds the lock */
     free(d);
     return NULL;
 }
@@ -259,7 +259,7 @@ int cuda_device_numerics(const Device *device, char **ret)
     const CudaDevice *d = gpu(device);
     _cleanup_free_ char *plans = NULL;
     int version = 0;
-    (void)cudaRuntimeGetVersion(&version); /* it is linked in, so this cannot fail */
+    (void)cudaRuntimeGetVersion(&version); /* cannot fail: the runtime is linked in */
     int r = cuda_compute_numerics(d->compute, &plans);
     if (r < 0)
         return r;
@@ -293,7 +293,7 @@ int cuda_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
     if (code == cudaErrorMemoryAllocation) {
         size_t unused = 0, total = 0;
         (void)cudaGetLastError();              /* clears the error, which is reported below */
-        (void)cudaMemGetInfo(&unused, &total); /* 0 of 0: unknown */
+        (void)cudaMemGetInfo(&unused, &total); /* if this fails, the text says "0 of 0" */
         return error_set(err, -ENOMEM, "GPU %s has no memory for %zu bytes: %zu of %zu are free",
                          d->properties.name, n_bytes, unused, total);
     }
@@ -452,7 +452,7 @@ static int look(CudaDevice *d, Fence fence, Error *err)
         return 1;
     cudaError_t code = cudaEventQuery(event_of(d, fence));
     if (code == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* it is kept like an error, but is not one */
+        (void)cudaGetLastError(); /* clears cudaErrorNotReady, which is not a failure */
         return 0;
     }
     if (!cuda_check(d, code, "a kernel or a copy"))
@@ -465,7 +465,7 @@ bool cuda_device_reached(Device *device, Fence fence)
 {
     Error err = ERROR_INIT;
     cuda_enter(gpu(device));
-    return look(gpu(device), fence, &err) != 0; /* if broken, device_await() reports it at once */
+    return look(gpu(device), fence, &err) != 0; /* device_await() reports a failure at once */
 }
 
 int cuda_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
@@ -553,7 +553,7 @@ static int record(CudaDevice *d, void (*put)(void *userdata), void *userdata, cu
         return failure_of(d, err);
     put(userdata);
     code = cudaStreamEndCapture(stream, ret);
-    (void)cuda_check(d, code, "cudaStreamEndCapture"); /* an earlier failure is kept */
+    (void)cuda_check(d, code, "cudaStreamEndCapture"); /* failure_of() returns the first failure */
     return failure_of(d, err);
 }
 
@@ -582,7 +582,7 @@ int cuda_device_time_graph(Device *device, void (*put)(void *userdata), void *us
         r = cuda_device_synchronise(device, err);
     *ret_usec = (double)(clock_monotonic_usec() - began) / times;
     if (runs)
-        (void)cudaGraphExecDestroy(runs); /* a broken GPU keeps nothing */
+        (void)cudaGraphExecDestroy(runs); /* on a broken GPU nothing is left to free */
     if (graph)
         (void)cudaGraphDestroy(graph);
     return r;
@@ -606,7 +606,7 @@ int cuda_clock_usec(Device *device, double *ret, Error *err)
 {
     CudaDevice *d = gpu(device);
     float msec = 0;
-    int r = cuda_device_synchronise(device, err); /* a broken device stays broken */
+    int r = cuda_device_synchronise(device, err); /* fails on a broken device */
     if (r < 0)
         return r;
     (void)cuda_check(d, cudaEventElapsedTime(&msec, d->marks[0], d->marks[1]), "reading the clock");

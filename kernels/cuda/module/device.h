@@ -18,15 +18,15 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-enum {
-    EVENTS = 256
-}; /* fences of a lane: an older fence counts as reached when the fence that reuses its event is */
+/* The events that the fences of a lane share. An older fence counts as reached when the fence that reuses its event is
+ * reached. */
+enum { EVENTS = 256 };
 
 typedef struct CudaLane {
     cudaStream_t stream;
     cudaEvent_t events[EVENTS];
-    uint64_t serial;         /* of the newest fence */
-    uint64_t places[EVENTS]; /* place of each fence among the launches of LANE_COMPUTE */
+    uint64_t serial;         /* the serial of the newest fence */
+    uint64_t places[EVENTS]; /* the place of each fence among the launches of LANE_COMPUTE */
 } CudaLane;
 
 typedef struct CudaDevice {
@@ -34,14 +34,14 @@ typedef struct CudaDevice {
     int ordinal; /* the runtime's number of the GPU */
     struct cudaDeviceProp properties;
     CudaLane lanes[N_LANES];
-    pthread_mutex_t lock; /* guards the lanes' serials and failure */
-    Error failure;        /* code 0: none */
+    pthread_mutex_t lock; /* guards the lanes' serials and `failure` */
+    Error failure;        /* code 0: no failure */
     CudaTrace trace;
     CudaTimes times;
     cudaEvent_t *moments; /* times.n_max + 1 events; NULL: nothing is timed */
     bool waits;           /* waits for each kernel, so that a report names the failing one */
     CudaCompute *compute;
-    cudaEvent_t marks[2]; /* cuda_clock_mark(); NULL until first used */
+    cudaEvent_t marks[2]; /* the events of cuda_clock_mark(); NULL until first used */
 } CudaDevice;
 
 /* Keeps the failure if `code` is the device's first one. Returns true if the device has had no failure so far. */

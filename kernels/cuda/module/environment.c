@@ -17,12 +17,12 @@ static const char *const names[] = {
     "NVIDIA_TF32_OVERRIDE",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
-    /* These select other machine code than the code that was compiled, tested and hashed. */
+    /* The next variables select other machine code than the code that was compiled, tested and hashed. */
     "CUDA_FORCE_JIT",
     "CUDA_FORCE_PTX_JIT",
     "CUDA_DISABLE_JIT",
     "CUDA_DISABLE_PTX_JIT",
-    /* These reduce the multiprocessors, so that libraries choose other algorithms. */
+    /* The next variables reduce the number of multiprocessors, so that libraries choose other algorithms. */
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
 };
@@ -55,7 +55,7 @@ static bool must_go(const char *entry, size_t name_length)
 void cuda_environment_clear(void)
 {
     static atomic_bool told_once;
-    const bool told = atomic_exchange(&told_once, true); /* kept variables are found in each call */
+    const bool told = atomic_exchange(&told_once, true); /* each call finds the kept variables */
     /* unsetenv() moves the later entries forward. */
     for (size_t i = 0; environ && environ[i];) {
         const size_t length = strcspn(environ[i], "=");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* environment.h - removes the variables by which a shell would change bits or the choice of a GPU.
  *
- * NVIDIA's driver and libraries read variables: NVIDIA_TF32_OVERRIDE computes fp32 products in 10 bits of mantissa,
- * NVRTC_APPEND_FLAGS compiles cuDNN's engines with other flags, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER renumber the
- * GPUs. One node with such a variable would train with other bits than its peers. A job needs none of them: its own
- * file contains its settings.
+ * NVIDIA's driver and libraries read variables: with NVIDIA_TF32_OVERRIDE they compute fp32 products in 10 bits of
+ * mantissa, with NVRTC_APPEND_FLAGS they compile cuDNN's engines with other flags, and CUDA_VISIBLE_DEVICES and
+ * CUDA_DEVICE_ORDER renumber the GPUs. One node with such a variable would train with other bits than its peers. A job
+ * needs none of them: its own file contains its settings.
  *
  * Variables that make a fault easier to find and change no bit are kept: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*,
  * CUDA_CACHE_PATH, and the variables of cuDNN's and cuBLASLt's logs.
@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-/* Logs a warning for each variable that it removes, with the value, and for each variable of a library's log, which it
- * keeps. It logs each of them only once. */
+/* Removes the variables, and logs a warning with the name and the value of each. Also logs a warning for each variable
+ * of a library's log, which is kept. Each variable is logged only once. */
 void cuda_environment_clear(void);
 
 #ifdef __cplusplus

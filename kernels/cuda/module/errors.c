@@ -12,14 +12,14 @@
 int cuda_errno_of_open(cudaError_t code)
 {
     switch (code) {
-    case cudaErrorMemoryAllocation: /* other programs use the memory, */
+    case cudaErrorMemoryAllocation: /* other programs use the memory */
     case cudaErrorDevicesUnavailable:
-    case cudaErrorDeviceAlreadyInUse: /* or the whole GPU */
+    case cudaErrorDeviceAlreadyInUse: /* another program uses the whole GPU */
     case cudaErrorMpsServerNotReady:
     case cudaErrorMpsMaxClientsReached:
     case cudaErrorMpsMaxConnectionsReached:
         return -EAGAIN;
-    case cudaErrorSystemDriverMismatch: /* kernel module and library differ */
+    case cudaErrorSystemDriverMismatch: /* the driver's kernel module and library differ */
         return -EPROTO;
     case cudaErrorInsufficientDriver:
     case cudaErrorCallRequiresNewerDriver:
@@ -98,7 +98,7 @@ int cuda_nodes_missing(const char *dev, char *ret, size_t size)
         const char *name, *remedy;
     } nodes[] = {
         {"nvidiactl", "is the driver loaded?"},
-        /* The driver's library makes this node with a privileged program, which NoNewPrivileges= forbids. */
+        /* The driver's library makes /dev/nvidia-uvm with a privileged program, which NoNewPrivileges= forbids. */
         {"nvidia-uvm", "nvidia-modprobe -u -c 0, as root, makes it"},
     };
     size_t used = 0;

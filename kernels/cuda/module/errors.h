@@ -2,7 +2,8 @@
 /* errors.h - maps an error of CUDA's runtime to an errno of kernels.h, which says whose fault the error is.
  *
  * The leader takes a node out of service for a broken GPU, and for one job only if the driver is too old. If the
- * program is at fault, the node gets a strike (trainer/session/device-exit.h). A cudaError_t may mean any of these.
+ * program is at fault, the node gets a strike (trainer/session/device-exit.h). A cudaError_t may have any of these
+ * three causes.
  *
  * Ownership: none.
  * Units:     cudaError_t.

@@ -4,8 +4,8 @@
  *
  * The libraries are not linked: a node may have them in any of several places, and a node without a GPU has none. So
  * forward.c defines each function of the lists below under the vendor's own name, and calls the function in the opened
- * library. Callers include <cudnn.h> and <cublasLt.h> as usual. A function that is missing here does not link: add a
- * line.
+ * library. Callers include <cudnn.h> and <cublasLt.h> as usual. A function that is missing here does not link until
+ * a line for it is added below.
  *
  * Ownership: none.
  * Units:     as the vendor's.

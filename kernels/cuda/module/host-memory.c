@@ -40,7 +40,7 @@ static int processors(void)
 }
 
 /* Touches the memory in parts of whole huge pages, one part for each thread. If a thread cannot be started, the caller
- * touches its part. */
+ * touches that thread's part. */
 static void touch_all(char *memory, size_t n_bytes)
 {
     const size_t wanted = CLAMP(n_bytes / THREAD_BYTES, (size_t)1, (size_t)THREADS_MAX);

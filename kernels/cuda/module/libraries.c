@@ -24,8 +24,8 @@
 #define NVRTC_STEM "libnvrtc.so"
 
 /* The libraries that libcudnn opens by name when it needs them. Each is opened before that by its full path, because
- * the loader would search LD_LIBRARY_PATH first. libcudnn_graph is opened before libcudnn, which gets its version from
- * it. */
+ * the loader would search LD_LIBRARY_PATH first. libcudnn_graph is opened before libcudnn, because libcudnn gets its
+ * version from libcudnn_graph. */
 static const char *const cudnn_parts[] = {
     NAME("libcudnn_graph.so.", CUDNN_MAJOR),
     NAME("libcudnn_ops.so.", CUDNN_MAJOR),
@@ -38,14 +38,14 @@ static const char *const cudnn_parts[] = {
 
 enum { FOLDERS_MAX = 64, PATTERNS_MAX = 32, HANDLES_MAX = 4 + ELEMENTSOF(cudnn_parts) };
 
-typedef struct Place { /* borrows its texts */
+typedef struct Place { /* a Place borrows its texts */
     const char *name;
-    bool system; /* found by the loader; has no folders */
+    bool system; /* the loader finds the libraries; there are no folders */
     const char *folders[FOLDERS_MAX];
     size_t n_folders;
 } Place;
 
-typedef struct Attempt { /* opening the libraries of one place */
+typedef struct Attempt { /* an attempt to open the libraries of one place */
     CudaLibraries found;
     void *handles[HANDLES_MAX];
     size_t n_handles;
@@ -86,7 +86,7 @@ static int system_file(const char *name, char ret[PATH_MAX], Error *err)
     int r = 0;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) < 0 || !realpath(map->l_name, ret))
         r = error_set(err, -ENODEV, "the path of %s is not known", name);
-    (void)dlclose(handle); /* it is opened again by its path */
+    (void)dlclose(handle); /* the library is opened again by its path */
     return r;
 }
 
@@ -129,11 +129,11 @@ static int attempt_open(Attempt *a, const char *path, void **ret, Error *err)
 static void attempt_close(Attempt *a)
 {
     while (a->n_handles > 0)
-        (void)dlclose(a->handles[--a->n_handles]); /* if one stays open, it is never called */
+        (void)dlclose(a->handles[--a->n_handles]); /* a library that stays open is never called */
 }
 
 /* Opens a part from the folder of cuDNN or cuBLASLt; not every version has every part. The library that the loader then
- * returns for the part's name must be this one, because libcudnn opens its parts by name. */
+ * returns for the part's name must be the opened one, because libcudnn opens its parts by name. */
 static int attempt_part(Attempt *a, const char *folder, const char *name, void **ret, Error *err)
 {
     char path[PATH_MAX];
@@ -309,7 +309,7 @@ static void add_pattern(glob_t *to, const char *prefix, const char *rest)
     char pattern[PATH_MAX];
     int n = snprintf(pattern, sizeof(pattern), "%s%s", prefix, rest);
     if (n < (int)sizeof(pattern))
-        (void)glob(pattern, to->gl_pathc ? GLOB_APPEND : 0, NULL, to); /* no match: adds nothing */
+        (void)glob(pattern, to->gl_pathc ? GLOB_APPEND : 0, NULL, to); /* no match adds nothing */
 }
 
 static void try_wheels(Search *s)

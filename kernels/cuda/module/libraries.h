@@ -34,11 +34,11 @@ typedef struct CudaLibraries {
     char cudnn_folder[PATH_MAX], cublaslt_folder[PATH_MAX];
 } CudaLibraries;
 
-/* Opens the libraries once in a process, and logs versions and folders; later calls return the same. -ENODEV: no place
- * has them all. -EPROTO: all libraries found have a version that this module was not compiled for (another major, or an
- * older minor than its headers). The text names each place and what is missing there. */
+/* Opens the libraries once in a process, and logs versions and folders; later calls return the same libraries. -ENODEV:
+ * no place has them all. -EPROTO: all libraries found have a version that this module was not compiled for (another
+ * major, or an older minor than its headers). The text names each place and what is missing there. */
 int cuda_libraries_open(const CudaLibraries **ret, Error *err);
-/* Searches as the first call of cuda_libraries_open() does, but each time. toolkit: the folder of the toolkit. For
+/* Searches as the first call of cuda_libraries_open() does, but at each call. toolkit: the folder of the toolkit. For
  * tests. */
 int cuda_libraries_find(const char *toolkit, CudaLibraries *ret, Error *err);
 

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-enum { BITS = 8192, FILE_MAX = 64 * 1024 }; /* processors or nodes of a host; a file of sysfs */
+enum { BITS = 8192, FILE_MAX = 64 * 1024 }; /* the most CPUs or nodes; bytes of a file of sysfs */
 
-typedef struct Set { /* of processors or nodes */
+typedef struct Set { /* a set of processors or of NUMA nodes */
     unsigned long words[BITS / (8 * sizeof(unsigned long))];
 } Set;
 

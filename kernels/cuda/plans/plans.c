@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 enum {
-    VALUES_MAX = 1 << 17, /* in one text: 32 for each of CUDA_PLANS_OPERATIONS_MAX */
+    VALUES_MAX = 1 << 17, /* values in one text: 32 for each of CUDA_PLANS_OPERATIONS_MAX */
     NAME_MAX_CHARACTERS = 160,
     KNOBS_MAX = 64,
-    FILES_MAX = 1024, /* in one folder */
+    FILES_MAX = 1024, /* the most files that are read in one folder */
     OPAQUE_DIGITS = 2 * CUDA_PLANS_OPAQUE_BYTES,
 };
 
@@ -63,7 +63,7 @@ static void read_opaque(JsonReader *algorithm)
 
 /* Reads an algorithm. The two allowed reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE, where the
  * partial sums of a split are in the workspace, in fp32. With the reduction in place, the order of the sum would be the
- * order in which blocks finish; with the one in the output's type, partial sums would be rounded. */
+ * order in which blocks finish; with the reduction in the output's type, partial sums would be rounded. */
 static void read_algorithm(JsonReader *entry)
 {
     JsonReader a = json_get_object(entry, "algorithm", JSON_REQUIRED);
@@ -163,8 +163,8 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* Reads an engine, the number of images at once, and whether the graph has a padding mask; or that our own kernels
- * compute the shape. */
+/* Reads an engine, the number of images at once, and whether the graph has a padding mask; or reads that our own
+ * kernels compute the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
@@ -193,8 +193,8 @@ static const struct {
              {"conv", read_conv},
              {"attention", read_attention}};
 
-/* Reads one operation's entry. The text that names the entry in errors is made here, because the entry is not a key of
- * one reader. */
+/* Reads one operation's entry. The text that names the entry in errors is made here, because each entry has a reader of
+ * its own, which knows only the names of the keys inside. */
 static int read_entry(const char *source, const char *operation, json_t *value, Error *err)
 {
     _cleanup_free_ char *name =

@@ -27,8 +27,8 @@
  * passes.
  *
  * "opaque" is cuBLASLt's own form of the algorithm, which is documented to be valid for one version only. This form is
- * what runs; the attributes beside it are for people, and must be equal to those that the library reads from it. An
- * entry without "opaque" is made from the attributes, which may contain less than the library knows.
+ * what runs; the attributes beside it are for people, and must be equal to those that the library reads from it. If
+ * an entry has no "opaque", the algorithm is made from the attributes, which may contain less than the library knows.
  *
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.

@@ -16,20 +16,20 @@
 enum {
     WARM_RUNS = 2,
     ROUNDS = 5,
-    RUNS_MAX = 64,     /* in one round */
+    RUNS_MAX = 64,     /* the most runs in one round */
     ROUND_USEC = 2000, /* the shortest round, unless RUNS_MAX runs are shorter */
     HOPELESS =
         3, /* a candidate whose warm run takes so many times as long as the fastest is not timed */
-    SECONDS = 300, /* for all operations of a device */
+    SECONDS = 300, /* the time for tuning all operations of a device */
     SECONDS_MAX = 86400,
 };
 
-/* A slower algorithm with less workspace is chosen if its time is at most this multiple of the fastest one's. */
+/* A slower algorithm with less workspace is chosen if its time is at most this multiple of the time of the fastest. */
 static const double tolerated = 1.01;
 
 int tune_operand(Device *device, size_t n_bytes, void **ret, Error *err)
 {
-    enum { PATTERN = 1 << 18 }; /* elements */
+    enum { PATTERN = 1 << 18 }; /* elements of the pattern */
     int r = device_allocate(device, n_bytes, ret, err);
     if (r < 0)
         return r;

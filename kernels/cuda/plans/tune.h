@@ -5,7 +5,7 @@
  * for a plan set, and never by a training run. Candidates have sums of a fixed order according to the library's own
  * notes. The time of a candidate is the median of a few rounds, measured by events on LANE_COMPUTE, so that neither the
  * host nor one delayed round matters. Among the candidates that are at most 1 % slower than the fastest, the one with
- * the least workspace is chosen; among equal ones the first in the library's order.
+ * the least workspace is chosen; among candidates with equal workspaces, the first in the library's order.
  *
  * Everything is bounded: the rounds of a candidate, the number of candidates, and the total time. When a device has
  * tuned for its seconds (DeviceOptions.tune_sec, otherwise SDTRAIN_CUDA_TUNE_SEC, 300), each further operation gets the

@@ -66,10 +66,10 @@ struct Fiber {
     void *fake_stack;
     State state;
     uint3 index, block;
-    unsigned rank;         /* of the fiber's block in the cluster */
-    uint64_t given, taken; /* values of a shuffle */
+    unsigned rank;         /* the rank of the fiber's block in the cluster */
+    uint64_t given, taken; /* the bits that the fiber gives to a shuffle and takes from it */
     unsigned from;
-    void *operands;    /* of warp_together() */
+    void *operands;    /* the argument of warp_together() */
     Together together; /* NULL: the fiber is at a shuffle */
 };
 
@@ -81,10 +81,10 @@ std::vector<unsigned> order;
 alignas(256) char shared_memory[CLUSTER_MAX][SHARED_MAX];
 size_t shared_size;
 unsigned block_threads, cluster_blocks;
-bool was_read[CLUSTER_MAX]; /* whether another block has read it since the cluster's last barrier */
+bool was_read[CLUSTER_MAX]; /* another block read shared_memory[i] after the last cluster barrier */
 const std::function<void()> *body;
 Fiber *running;
-void *scheduler; /* its stack pointer while a fiber runs */
+void *scheduler; /* the scheduler's stack pointer while a fiber runs */
 uint64_t seed, drawn;
 uint32_t
     approximation; /* state of the generator for approximate_reciprocal(), which kernels call often */
@@ -124,7 +124,7 @@ void fiber_main()
 #endif
     (*body)();
     pause(ENDED);
-    misuse("an ended thread goes on"); /* the scheduler never chooses it */
+    misuse("an ended thread goes on"); /* the scheduler never chooses an ended fiber */
 }
 
 char *take_stack()

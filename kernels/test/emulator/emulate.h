@@ -56,8 +56,8 @@ void sync_warp();
 unsigned lane();
 /* Returns the bits that lane `from` of the warp gave. */
 uint64_t shuffle(uint64_t bits, unsigned from);
-/* Runs an operation of a whole warp: when all 32 lanes have called this, `together` gets the pointers that they gave,
- * and writes its results there. */
+/* Runs an operation of a whole warp: when all 32 lanes have called warp_together(), `together` gets the pointers that
+ * they gave, and writes its results there. */
 typedef void (*Together)(void *const lanes[WARP]);
 void warp_together(void *mine, Together together);
 /* Returns this block's part of the shared memory that the launch requested. */
@@ -66,7 +66,7 @@ void *shared();
 const void *shared_of(const void *mine, size_t n_bytes, unsigned rank);
 unsigned cluster_rank();
 unsigned cluster_size();
-/* Returns what rcp.approx.ftz may give: 1 / d or a neighbouring float, drawn anew each time; 0 instead of a
+/* Returns what rcp.approx.ftz may give: 1 / d or a neighbouring float, drawn at each call; 0 instead of a
  * denormal. */
 float approximate_reciprocal(float d);
 } // namespace emulate

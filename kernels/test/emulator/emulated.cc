@@ -25,18 +25,18 @@ struct EmulatedDevice {
     KernelsBackend table;
     CudaCompute *compute;
     struct CUstream_st stream;
-    double marks[2]; /* cuda_clock_mark() */
-    std::mutex lock; /* guards failure */
-    Error failure;   /* code 0: none */
+    double marks[2]; /* the marks that cuda_clock_mark() sets */
+    std::mutex lock; /* guards `failure` */
+    Error failure;   /* code 0: no failure */
     CudaTimes times;
     std::vector<uint64_t> moments; /* when each launch of `times` ended, by the host's clock */
 };
 
-static double launch_usec; /* time of a launch by the stream's clock */
+static double launch_usec; /* the time that a launch takes by the stream's clock */
 
 static EmulatedDevice *emulated(const Device *device)
 {
-    return (EmulatedDevice *)(uintptr_t)device->backend; /* table is its first member */
+    return (EmulatedDevice *)(uintptr_t)device->backend; /* the table is the first member */
 }
 
 extern "C" CudaCompute *cuda_compute(const Device *device) { return emulated(device)->compute; }
@@ -156,7 +156,7 @@ static Device *emulated_free(Device *device)
 {
     EmulatedDevice *e = emulated(device);
     (void)cuda_compute_free(e->compute);
-    (void)cuda_times_begin(&e->times, 0, nullptr); /* with 0 this cannot fail */
+    (void)cuda_times_begin(&e->times, 0, nullptr); /* a call with 0 cannot fail */
     device->backend = &cpu_backend;
     delete e;
     return cpu_backend.device_free(device);

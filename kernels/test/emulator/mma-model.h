@@ -28,7 +28,7 @@ enum {
 
 typedef struct MmaModel {
     int step; /* products that one step adds to the previous sum: a divisor of MMA_K */
-    int bits; /* kept of a term below the largest term's first bit; at most MMA_BITS_MAX */
+    int bits; /* bits of a term that are kept below the largest term's first bit; at most MMA_BITS_MAX */
     bool
         normalised; /* terms are compared by the exponent of the product, not by the sum of its factors' exponents */
     bool

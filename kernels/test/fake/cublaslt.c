@@ -61,7 +61,7 @@ typedef struct Algorithm {
     uint32_t tile, reduction, swizzling, custom, stages;
     int32_t split;
     uint16_t inner, cluster;
-    uint8_t types[3]; /* of A, B and D, as given to cublasLtMatmulAlgoInit() */
+    uint8_t types[3]; /* the types of A, B and D, as given to cublasLtMatmulAlgoInit() */
     bool hidden;      /* FAKE_CUBLASLT_HIDDEN; stored in the bytes */
 } Algorithm;
 
@@ -72,7 +72,7 @@ _Static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "algorithm");
 
 /* Kinds of algorithm: the first accepts any operands, the second needs the alignment of tensor cores. */
 static const struct {
-    uint32_t alignment; /* of pointers and of leading dimensions, in bytes */
+    uint32_t alignment; /* the alignment of pointers and of leading dimensions, in bytes */
     bool splits;
 } kinds[] = {{2, false}, {16, true}};
 

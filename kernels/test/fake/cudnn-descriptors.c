@@ -20,7 +20,7 @@ cudnnStatus_t fake_refuse(cudnnStatus_t status, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(last_error, sizeof(last_error), format, ap); /* truncation is fine */
+    (void)vsnprintf(last_error, sizeof(last_error), format, ap); /* a long text is cut off */
     va_end(ap);
     return status;
 }
@@ -81,7 +81,7 @@ typedef struct Rule {
     cudnnBackendDescriptorType_t of;
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type, or_type;
-    int64_t min, max; /* values */
+    int64_t min, max; /* the fewest and the most values of the attribute */
     bool is_required;
 } Rule;
 

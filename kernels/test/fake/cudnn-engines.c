@@ -12,12 +12,12 @@ typedef cudnnStatus_t Status;
 
 /* ---- engines ---- */
 
-enum { KNOB_VALUES = 4 }; /* 0 to 3 */
+enum { KNOB_VALUES = 4 }; /* a knob has the values 0 to 3 */
 
 static const struct Engine {
-    int64_t index, workspace_bytes; /* odd, and all of the workspace is overwritten */
+    int64_t index, workspace_bytes; /* odd sizes; a run overwrites the whole workspace */
     bool is_deterministic, has_tile;
-    double usec; /* unless FAKE_CUDNN_USEC is set; long, so that measuring needs few runs */
+    double usec; /* long, so that measuring needs few runs; FAKE_CUDNN_USEC overrides it */
 } engines[] = {
     {3, 0, false, false, 1000}, /* the heuristics' first choice, and the fastest */
     {2, 4099, true, true, 3000},
@@ -531,7 +531,7 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
     if (status != CUDNN_STATUS_SUCCESS)
         return status;
     const FakeAttribute *knobs = fake_attribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
-    static int64_t runs; /* of nondeterministic engines */
+    static int64_t runs; /* the runs of nondeterministic engines */
     const int64_t tile = knobs
                              ? fake_int64(fake_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 0),
                                           CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)
@@ -540,7 +540,7 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
     convolution.block = INT64_C(1) << (2 + 2 * tile);
     fake_convolve(&convolution);
     cudaStream_t stream = NULL;
-    (void)cudnnGetStream(handle, &stream); /* if it was not set, it is NULL */
+    (void)cudnnGetStream(handle, &stream); /* stream stays NULL if none was set */
     spoil(plan, &convolution);
     const double usec = fake_told("FAKE_CUDNN_USEC", (long)engine->index, engine->usec);
     fake_spend(stream, convolution.beta != 0 ? "FAKE_CUDNN_ADDING_USEC" : "", (long)engine->index,

@@ -4,9 +4,9 @@
  * cuDNN uses. */
 #include <stddef.h>
 
-enum { SUCCESS = 0, ERROR_NO_DEVICE = 100 }; /* of CUresult */
+enum { SUCCESS = 0, ERROR_NO_DEVICE = 100 }; /* values of CUresult */
 
-static char object; /* every handle of a library or a kernel points to it */
+static char object; /* every handle of a library or a kernel points to this object */
 
 #define GIVES_OBJECT(name)                                                                         \
     int name(void **ret);                                                                          \

@@ -9,7 +9,7 @@
  * FAKE_CUDNN_FAIL=N makes the N-th execution of the process fail. FAKE_CUDNN_WAVER=PASS:N (forward, data or weight)
  * makes the N-th plan of that pass, in the order of first runs, change a bit in the last element of its result from its
  * second run on: an engine that is not deterministic although its notes say so. With FAKE_CUDNN_NAN=PASS:N that plan
- * writes a NaN there in each run.
+ * writes a NaN into this element in each run.
  * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (fake-environment.h);
  *     FAKE_CUDNN_ADDING_USEC: the same for runs that add to the old values.
  *

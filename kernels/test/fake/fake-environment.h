@@ -24,7 +24,7 @@ static inline bool fake_is_told(const char *variable, const char *value)
     return told && strcmp(told, value) == 0;
 }
 
-/* Returns the time that the variable gives for number, or usec if it gives none. */
+/* Returns the time that the variable gives for `number`, or usec if the variable gives no such time. */
 static inline double fake_told(const char *variable, long number, double usec)
 {
     const char *at = getenv(variable);
@@ -39,7 +39,7 @@ static inline double fake_told(const char *variable, long number, double usec)
     return usec;
 }
 
-/* Advances the stream's clock by the time that the variable gives for number, or by usec. */
+/* Advances the stream's clock by the time that fake_told() returns for the variable, the number and usec. */
 static inline void fake_spend(struct CUstream_st *stream, const char *variable, long number,
                               double usec)
 {
@@ -53,8 +53,8 @@ typedef struct FakeRun {
     int group, runs;
 } FakeRun;
 
-/* Returns how often the object has run so far. *ret_number is its number in its group, counted from 1 in the order of
- * first runs. */
+/* Returns how often the object has run so far. *ret_number is the number of the object in its group, counted from 1 in
+ * the order of first runs. */
 static inline int fake_count(const FakeRun *run, int *ret_number)
 {
     enum { RUNS = 4096 };

@@ -24,10 +24,10 @@
 
 enum {
     HEAD = 64,           /* elements of each head */
-    TABLE = 1 << 22,     /* draws */
+    TABLE = 1 << 22,     /* the draws in a table */
     EACH = HEAD,         /* distance between the first elements of heads */
     SAMPLES = 64,        /* elements of out that are computed in float64 */
-    PAIRS_MAX = 1 << 19, /* pairs of query and key of a head whose gradients are computed */
+    PAIRS_MAX = 1 << 19, /* the most pairs (query, key) of a head whose gradients are computed */
 };
 
 /* ---- operands ---- */
@@ -75,7 +75,8 @@ static inline void tables_make(void)
         tables.usual[i + 1] = bf16_of(sqrt(-2 * log(u)) * sin(angle));
     }
     tables.far_q = table_with(-128);
-    tables.far_k = table_with(8); /* divided by the root of HEAD: scores of -128 */
+    /* A score is near -128 * 8 divided by the root of HEAD, which is 8. */
+    tables.far_k = table_with(8);
 }
 
 static inline const uint16_t *table_of(AttentionTensor tensor, bool far)

@@ -37,7 +37,7 @@ enum {
     ENGINES = 2,
     THREADS_MAX = 8,
     JOBS_MAX = 64,
-    LOOKED = 24 << 20, /* bytes checked of a result: its first images; the last image is added */
+    LOOKED = 24 << 20, /* the first bytes of a result, which are checked, as is its last image */
     ROUNDS = 5,
     RUNS_MAX = 64,
     ROUND_USEC = 2000,
@@ -58,12 +58,12 @@ static const AttentionShape shapes[] = {
 /* ---- plans ---- */
 
 typedef struct Job {
-    AttentionShape shape; /* of all images */
+    AttentionShape shape; /* the shape with all images */
     AttentionPass pass;
-    bool mask, groups; /* groups: an extra job for its number of images at once */
+    bool mask, groups; /* groups: an extra job that tries a number of images at once */
     int images;
-    AttentionGraph *graph; /* NULL: refused */
-    cudnnHandle_t handle;  /* of the thread that planned */
+    AttentionGraph *graph; /* NULL: cuDNN refused the job */
+    cudnnHandle_t handle;  /* the handle of the thread that planned the graph */
     int n_engines;
     double sec[ENGINES];
     bool done;
@@ -268,7 +268,7 @@ static int64_t fetch(const AttentionShape *s, AttentionTensor t, const void *res
 }
 
 typedef struct Scan {
-    int64_t looked, bad; /* values */
+    int64_t looked, bad; /* the numbers of checked values, and of values that are not finite */
     uint64_t hash;       /* equal bytes have equal hashes */
 } Scan;
 
@@ -282,7 +282,7 @@ static Scan scan(const AttentionShape *s, AttentionTensor t, int64_t images)
     const int64_t width = wide ? stride : (int64_t)s->heads * HEAD;
     for (int64_t row = 0; row < rows; row++) {
         const uint16_t *values = memory.host + row * stride;
-        for (int64_t i = wide; i < width; i += wide ? 2 : 1) /* upper half of a float */
+        for (int64_t i = wide; i < width; i += wide ? 2 : 1) /* in a float only the upper half */
             found.bad += (values[i] & 0x7f80u) == 0x7f80u;
         for (int64_t i = 0; i + 4 <= width; i += 4) {
             uint64_t word;

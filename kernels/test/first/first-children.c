@@ -16,7 +16,7 @@
 enum {
     BESIDE_MAX = 4,
     LINE_BYTES_MAX = 1 << 18,
-    SAID_BYTES = 4096,    /* the end of what the child wrote to stderr */
+    SAID_BYTES = 4096,    /* bytes that are kept of the end of a child's stderr */
     DEATH_USEC = 5 << 20, /* a process in a driver may take so long to end */
     TICK_MSEC = 50,
 };
@@ -33,7 +33,7 @@ typedef struct Child {
 } Child;
 
 typedef struct Children {
-    Child *all; /* BESIDE_MAX */
+    Child *all; /* an array of BESIDE_MAX places */
     uint64_t end;
     bool emulated, all_ended;
 } Children;
@@ -155,10 +155,10 @@ static int begin(Children *children, Child *c, const FirstCase *of)
 /* Ends a case. status: from waitpid(); NULL: the process is still not dead, and the caller stops waiting for it. */
 static void end(Children *children, Child *c, const int *status)
 {
-    (void)kill(-c->pid, SIGKILL); /* processes that the case left behind */
+    (void)kill(-c->pid, SIGKILL); /* kills the processes that the case left behind */
     take_all(c);
     if (c->n_line > 0)
-        pass_on(c); /* the last line, without a newline */
+        pass_on(c); /* the last line has no newline */
     c->said[c->n_said] = '\0';
     json_t *line = json_pack("{s:s,s:b}", "case", c->of->name, "done", 1);
     if (!status)
@@ -189,7 +189,7 @@ static void watch(Children *children, Child *c)
         end(children, c, &status);
     } else if (!c->killed && now >= c->deadline) {
         (void)kill(-c->pid, SIGKILL);
-        (void)kill(c->pid, SIGKILL); /* in case it has no process group yet */
+        (void)kill(c->pid, SIGKILL); /* the child may have no process group yet */
         c->killed = now;
     } else if (c->killed && now - c->killed > DEATH_USEC) {
         end(children, c, NULL);
@@ -206,7 +206,7 @@ static void wait_for_any(const Children *children)
             fds[n++] = (struct pollfd){.fd = children->all[i].out, .events = POLLIN};
             fds[n++] = (struct pollfd){.fd = children->all[i].err, .events = POLLIN};
         }
-    (void)poll(fds, n, TICK_MSEC); /* all children are checked, whatever it returns */
+    (void)poll(fds, n, TICK_MSEC); /* the caller checks all children, whatever poll() returns */
 }
 
 /* ---- all cases ---- */

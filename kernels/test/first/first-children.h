@@ -17,8 +17,8 @@ typedef struct FirstCase {
     const char *name;
     FirstRun run;
     int limit_sec;
-    bool timed;  /* no other case runs beside it */
-    bool hidden; /* runs only if it is named: for tests of this program */
+    bool timed;  /* no other case runs at the same time */
+    bool hidden; /* the case runs only if it is named: for tests of this program */
 } FirstCase;
 
 /* Runs the cases in order, up to four at a time, for at most `seconds` seconds, and prints all lines. Returns 0 if all

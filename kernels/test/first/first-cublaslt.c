@@ -52,7 +52,7 @@ typedef struct Product {
     bool adds;
     void *d, *workspace;
     size_t d_bytes;
-    const cublasLtMatmulAlgo_t *algorithm; /* of the timed run */
+    const cublasLtMatmulAlgo_t *algorithm; /* the algorithm of the timed run */
 } Product;
 
 static json_t *status_text(cublasStatus_t status)
@@ -346,7 +346,7 @@ static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t 
         json_object_set_new(line, "bytes_replayed", json_string(hex[1]));
     check(p, "check", original, line);
     check(p, "check_replayed", &replayed, line);
-    /* The line is printed with what is known before anything runs. */
+    /* Before anything runs, the line is printed with what is known so far. */
     first_line(json_deep_copy(line));
 
     const uint64_t first = run(p, "run", original, line);
@@ -395,7 +395,7 @@ static void look_at_product(Device *device, cublasLtHandle_t handle, const Shape
 }
 
 /* Called twice, because the library may read the variable when it is opened or when it makes a handle, and between the
- * two the device removes such variables. */
+ * two moments the device removes such variables. */
 static void log_errors(void) { first_log("CUBLASLT_LOG_LEVEL", "1"); }
 
 /* Returns false if there is no handle; the reason is printed. */

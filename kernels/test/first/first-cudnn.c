@@ -32,7 +32,7 @@ typedef struct Choice {
 typedef struct Look {
     Device *device;
     ConvTarget target;
-    json_t *operations; /* of the installed plan set; NULL: none */
+    json_t *operations; /* the operations of the installed plan set; NULL: no set */
     ConvShape shape;
     ConvPass pass;
     bool add;
@@ -327,7 +327,7 @@ static void look_at_shape(Look *l)
         first_operand_free(l->device, &l->of[i]);
 }
 
-/* Called twice, as in first-cublaslt.c. */
+/* Called twice, as log_errors() of first-cublaslt.c, for the reason that is given there. */
 static void log_errors(void)
 {
     first_log("CUDNN_LOGLEVEL_DBG", "1");

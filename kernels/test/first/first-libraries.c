@@ -40,7 +40,7 @@ static json_t *code_text(const Driver *d, int code)
     const char *name = NULL;
     char text[128];
     if (d->error_name)
-        (void)d->error_name(code, &name); /* on an error name stays NULL */
+        (void)d->error_name(code, &name); /* on an error `name` stays NULL */
     (void)snprintf(text, sizeof(text), "%s (%d)", name ? name : "error", code);
     return code == 0 ? json_string("ok") : first_text(text);
 }
@@ -134,7 +134,7 @@ static void look_at_nodes(void)
 
 typedef struct Library {
     const char *name, *version;
-    enum { RETURNED, GIVEN, MAJOR_MINOR } how; /* how its function returns the version */
+    enum { RETURNED, GIVEN, MAJOR_MINOR } how; /* how the library's function returns the version */
 } Library;
 
 static const Library known[] = {
@@ -145,7 +145,7 @@ static const Library known[] = {
 };
 
 typedef struct Opened {
-    long version; /* < 0: it cannot be opened, or reports no version */
+    long version; /* < 0: the library cannot be opened, or reports no version */
     char text[PATH_MAX + 256];
 } Opened;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-nccl.c - cases "nccl": one rank opens, and sums integers in place; and "nccl-two": how the library responds to
- * two ranks on one GPU, and whether a communicator that failed can be aborted. */
+/* first-nccl.c - cases "nccl": one rank opens a communicator, and sums integers in place; and "nccl-two": how the
+ * library responds to two ranks on one GPU, and whether a communicator that failed can be aborted. */
 #include "kernels/test/first/first.h"
 
 #ifndef FIRST_NCCL

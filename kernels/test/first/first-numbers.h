@@ -16,8 +16,8 @@ extern "C" {
 #endif
 
 typedef struct FirstReciprocals {
-    uint64_t differ;         /* of 2^23 mantissas: two Newton steps do not give IEEE's 1 / d */
-    uint64_t differ_once;    /* the same after one step */
+    uint64_t differ;         /* how many of 2^23 mantissas get another 1 / d than IEEE's */
+    uint64_t differ_once;    /* the same number after one Newton step instead of two */
     uint32_t raw_ulps;       /* the largest error of rcp.approx itself */
     uint32_t first, refined; /* the first d that differs, and its result, as bits; 0: none */
 } FirstReciprocals;

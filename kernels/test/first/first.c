@@ -45,7 +45,7 @@ static int test_abort(void)
 static int test_hang(void)
 {
     first_line(json_pack("{s:s}", "said", "before it hangs"));
-    (void)pause(); /* only SIGKILL ends it */
+    (void)pause(); /* only SIGKILL ends the process */
     return 0;
 }
 

@@ -79,7 +79,8 @@ uint16_t first_to_bf16(double value);
  * The host computes the hash, so that no kernel of this project is needed. Waits for the device first. */
 uint64_t first_hash(Device *device, const void *memory, size_t n_bytes);
 
-/* The right value of element i of a result, in double: the sum of its terms, and the sum of the terms' sizes. */
+/* The right value of an element of a result, in double: `sum` is the sum of the element's terms, `sizes` the sum of the
+ * terms' absolute values. */
 typedef struct FirstSum {
     double sum, sizes;
     double between; /* a partial sum that may have been rounded before the rest was added */
@@ -97,5 +98,5 @@ void first_compare(Device *device, const void *result, DataType type, size_t n, 
 /* Queues one run on the device. Returns false if the run was refused. */
 typedef bool (*FirstCall)(void *userdata);
 /* Returns the median of five rounds by the host's clock; a round has as many runs as take 2 ms, and one wait. < 0:
- * refused. */
+ * a run was refused. */
 double first_usec(Device *device, FirstCall call, void *userdata);

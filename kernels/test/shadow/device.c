@@ -170,13 +170,13 @@ Device *shadow_device_free(Device *base)
         shadow_lane_end(&device->lane[i]);
     shadow_memory_end(device);
     device->inner = cpu_backend.device_free(device->inner);
-    (void)pthread_mutex_destroy(&device->lock); /* no thread holds it */
+    (void)pthread_mutex_destroy(&device->lock); /* no thread holds the lock */
     free(device->plans);
     free(device);
     return NULL;
 }
 
-/* Returns the CPU's text with the hash of the plans. */
+/* Returns the numerics of the CPU's device, with the hash of the plans. */
 int shadow_device_numerics(const Device *device, char **ret)
 {
     const ShadowDevice *d = (const ShadowDevice *)device;
@@ -236,7 +236,7 @@ static void hang(const void *arguments)
 {
     const ShadowDevice *device = *(ShadowDevice *const *)arguments;
     while (!atomic_load_explicit(&device->lanes.ending, memory_order_relaxed))
-        (void)usleep(1000); /* no signal interrupts it: signals are blocked */
+        (void)usleep(1000); /* no signal ends the sleep: signals are blocked */
 }
 
 void shadow_hang(Device *device, Lane lane)
@@ -275,7 +275,7 @@ static void go_on(ShadowLane *lane, uint32_t random)
 {
     const uint64_t put = atomic_load_explicit(&lane->put, memory_order_relaxed);
     const uint64_t done = atomic_load_explicit(&lane->done, memory_order_relaxed);
-    if (random % 4 == 0 && put > done) /* without a deadline it cannot fail */
+    if (random % 4 == 0 && put > done) /* a wait without a deadline cannot fail */
         (void)shadow_lane_await(lane, done + 1 + random / 4 % (put - done), USEC_INFINITY);
 }
 
@@ -287,7 +287,7 @@ static void follow_schedule(ShadowDevice *device, ShadowLane *lane)
     if (o->schedule == SHADOW_TIMED || device->lanes.hung)
         return;
     if (o->schedule == SHADOW_LATE) {
-        if (!(o->late & 1U << lane->number)) /* without a deadline it cannot fail */
+        if (!(o->late & 1U << lane->number)) /* a wait without a deadline cannot fail */
             (void)shadow_lane_await(lane, lane->put, USEC_INFINITY);
         return;
     }
@@ -305,7 +305,7 @@ void shadow_call_put(Device *base, Lane lane, ShadowCall *call)
         shadow_hang(base, lane);
     shadow_lane_put(to, call);
     if (device->lanes.options.takes_host)
-        (void)shadow_lane_await(to, to->put, USEC_INFINITY); /* without a deadline it cannot fail */
+        (void)shadow_lane_await(to, to->put, USEC_INFINITY); /* cannot fail: has no deadline */
     else
         follow_schedule(device, to);
 }
@@ -316,7 +316,7 @@ typedef struct CopyCall {
     void *to;
     const void *from;
     size_t n_bytes;
-    uint64_t hash; /* of the source of a send, when it was queued */
+    uint64_t hash; /* the hash of a send's source when the send was queued */
     Lane lane;
 } CopyCall;
 
@@ -367,7 +367,7 @@ void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, 
                    .n_bytes = n_bytes,
                    .lane = lane};
     call->is_copy = true;
-    if (!shadow_call_host(device, call, to)) /* else an earlier call may still read the target */
+    if (!shadow_call_host(device, call, to)) /* no earlier call uses `to` */
         memset(to, UNFETCHED, n_bytes);
     call->begin = fetch_begin;
     shadow_call_put(device, lane, call);
@@ -376,7 +376,7 @@ void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, 
 static void await_compute(Device *device)
 {
     ShadowLane *lane = &shadow_of(device)->lane[LANE_COMPUTE];
-    (void)shadow_lane_await(lane, lane->put, USEC_INFINITY); /* without a deadline it cannot fail */
+    (void)shadow_lane_await(lane, lane->put, USEC_INFINITY); /* cannot fail: has no deadline */
 }
 
 void shadow_device_upload(Device *device, void *to, const void *from, size_t n_bytes)
@@ -402,7 +402,7 @@ static void wait_run(const void *arguments)
 {
     const WaitCall *c = arguments;
     (void)shadow_lane_await(c->on, c->serial,
-                            USEC_INFINITY); /* without a deadline it cannot fail */
+                            USEC_INFINITY); /* a wait without a deadline cannot fail */
 }
 
 Fence shadow_device_fence(Device *device, Lane lane)

@@ -17,14 +17,14 @@ typedef struct ShadowMemory {
     char *real;
     size_t n_bytes;
     bool is_host;
-    atomic_int uses; /* by queued calls */
+    atomic_int uses; /* how many queued calls use the memory */
 } ShadowMemory;
 
 typedef struct ShadowDevice {
     Device base;
     Device *inner;         /* the CPU's device */
     char *plans;           /* the plans in use, owned; NULL: the device has no plans */
-    bool has_objects;      /* an object was made */
+    bool has_objects;      /* an object was made on the device */
     pid_t pid;             /* the process in which the lanes' threads run */
     pthread_mutex_t lock;  /* guards memory, n_memory, room */
     ShadowMemory **memory; /* sorted by the address of `real` */
@@ -37,7 +37,7 @@ typedef struct ShadowDevice {
 typedef struct ShadowObject {
     Device *device;
     void *inner;     /* the CPU's object */
-    atomic_int uses; /* by queued calls */
+    atomic_int uses; /* how many queued calls use the object */
 } ShadowObject;
 
 static inline ShadowDevice *shadow_of(Device *device) { return (ShadowDevice *)device; }

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between checks of an unsignalled state */
+enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* pauses of a caller that waits for room */
 
 /* ---- waiting for a counter ---- */
 
@@ -128,7 +128,7 @@ void shadow_lane_put(ShadowLane *lane, ShadowCall *call)
     for (int naps = 0; atomic_load_explicit(slot, memory_order_relaxed); naps++) {
         if (naps >= (lane->dropped ? 0 : NAPS_HUNG) && lane->lanes->hung && !lane->lanes->ending) {
             lane->dropped = true;
-            free(call); /* its memory stays in use: no call behind the hang is ever done */
+            free(call); /* the call's memory stays in use: no call behind the hang is ever done */
             return;
         }
         if (lane->lanes->options.schedule != SHADOW_TIMED && !lane->lanes->hung)
@@ -187,7 +187,7 @@ int shadow_lane_await(ShadowLane *lane, uint64_t serial, uint64_t timeout_usec)
             return -ETIMEDOUT;
         counter_wait(&lane->done, done, deadline == USEC_INFINITY ? USEC_INFINITY : deadline - at);
     }
-    (void)shadow_lane_reached(lane, serial); /* acquires the work of the calls */
+    (void)shadow_lane_reached(lane, serial); /* makes the work of the calls visible to the caller */
     return 0;
 }
 

@@ -25,13 +25,13 @@ typedef struct ShadowLane ShadowLane;
 
 typedef struct ShadowCall {
     void (*run)(const void *arguments);   /* NULL: ends the lane */
-    void (*begin)(const void *arguments); /* runs before the delay; or NULL */
-    const char *name;                     /* of the function of kernels.h */
-    bool is_operation;                    /* not a copy or a wait */
-    bool is_copy;                         /* of device_send() or device_fetch() */
-    bool runs_broken;                     /* runs also on a broken device: a wait */
+    void (*begin)(const void *arguments); /* runs before the delay; NULL: nothing runs */
+    const char *name;                     /* the name of the function of kernels.h */
+    bool is_operation;                    /* the call is neither a copy nor a wait */
+    bool is_copy;                         /* the call is device_send() or device_fetch() */
+    bool runs_broken;                     /* a broken device runs the call, too: it is a wait */
     int n_uses;
-    atomic_int *uses[SHADOW_USES_MAX]; /* of memory and objects; the call raised each by one */
+    atomic_int *uses[SHADOW_USES_MAX]; /* counts of uses; the call raised each by one */
     alignas(16) char arguments[SHADOW_ARGUMENT_BYTES];
 } ShadowCall;
 
@@ -47,14 +47,14 @@ struct ShadowLane {
     int number;
     pthread_t thread;
     bool thread_runs;
-    bool dropped; /* a call was dropped: the lane was full behind a hang; the filling thread's */
+    bool dropped; /* a call was dropped: the lane was full behind a hang; of the filling thread */
     _Atomic(uint64_t) put, done;
     _Atomic(uint64_t) wanted; /* with a schedule, only calls below this serial may run */
     _Atomic(ShadowCall *) calls[SHADOW_LANE_ROOM];
 };
 
-/* Queues a call. Waits while the queue has SHADOW_LANE_ROOM calls. If the lane hangs, it waits at most a second, then
- * drops this call and all later ones. */
+/* Queues a call. Waits while the queue has SHADOW_LANE_ROOM calls. If the lane hangs, the function waits at most a
+ * second, then drops this call and all later calls. */
 void shadow_lane_put(ShadowLane *lane, ShadowCall *call);
 /* Waits until the thread has run all calls, and ends the thread. */
 void shadow_lane_end(ShadowLane *lane);

@@ -37,7 +37,7 @@ static size_t above(const ShadowDevice *device, uintptr_t p)
     return low;
 }
 
-/* Finds the allocation of that kind that contains p, or whose end is p. */
+/* Finds the allocation, of the host or of the device, that contains p or whose end is p. */
 static ShadowMemory *find(const ShadowDevice *device, uintptr_t p, bool is_host)
 {
     const size_t i = above(device, p);

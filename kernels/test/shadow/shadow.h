@@ -28,7 +28,7 @@ typedef enum ShadowDrop {
 
 /* When queued work runs. */
 typedef enum ShadowSchedule {
-    SHADOW_TIMED, /* soon, except for delays: two lanes run concurrently */
+    SHADOW_TIMED, /* work runs soon, except for delays, and two lanes run concurrently */
     /* A lane in `late` runs a call only when a wait needs the call; device_reached() makes nothing run. The other lanes
      * run a call, and the calls that it waits for, before the function that queues the call returns. */
     SHADOW_LATE,
@@ -39,16 +39,16 @@ typedef enum ShadowSchedule {
 enum { SHADOW_PLANS_MAX = 64 };
 
 typedef struct ShadowOptions {
-    uint64_t seed;       /* of the delays and of the random schedule */
+    uint64_t seed;       /* the seed of the delays and of the random schedule */
     uint64_t delay_usec; /* the longest delay */
     uint32_t
         each; /* one operation in so many is delayed; of copies and waits, one in two is delayed */
     /* Memory that does not come from device_allocate() is accepted as device memory, and a call is done when it
-     * returns. For the kernels' own tests, which read each result at once. */
+     * returns. This is for the kernels' own tests, which read each result at once. */
     bool takes_host;
     ShadowDrop drop;
     ShadowSchedule schedule; /* delays exist only with SHADOW_TIMED */
-    uint32_t late;           /* bit 1 << lane; of SHADOW_LATE */
+    uint32_t late;           /* for SHADOW_LATE: the bit 1 << lane for each late lane */
     /* "a/b/c": the algorithms that the device claims to have for convolutions. The device chooses the first one, so
      * that its plans are {"conv":"a"}, and can replay each of them; the bits are the same. "": the device has no
      * plans. */

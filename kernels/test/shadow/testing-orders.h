@@ -8,7 +8,7 @@
  * Ownership: none.
  * Units:     none.
  * Errors:    none.
- * Threads:   the main thread, while there are no others: it sets the environment.
+ * Threads:   the main thread, while there are no other threads: the functions set environment variables.
  */
 #pragma once
 
@@ -26,8 +26,8 @@ static inline void testing_orders_late(unsigned lanes, char *to, size_t size)
     size_t n = 0;
     for (unsigned i = 0; i < 4; i++)
         if (lanes & 1U << i)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", names[i]); /* all fit */
-    (void)snprintf(to, size, "shadow:late=%s", n > 0 ? text + 1 : "none");     /* it fits */
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s", names[i]); /* all names fit */
+    (void)snprintf(to, size, "shadow:late=%s", n > 0 ? text + 1 : "none");     /* the text fits */
 }
 
 /* Devices that are opened from now on use this order. */
@@ -41,7 +41,7 @@ static inline void testing_orders_use(unsigned order)
     (void)setenv("SDTRAIN_TEST_DEVICE", text, 1); /* cannot fail: a valid name */
 }
 
-/* Devices that are opened from now on are the requested ones: the CPU. */
+/* From now on the device that a test requests, the CPU, is opened. */
 static inline void testing_orders_end(void)
 {
     (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* cannot fail: a valid name */

@@ -5,23 +5,24 @@
  * A cluster processes some whole groups of an image, and its blocks share the image's chunks. A thread has a pack of
  * channels and a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for
  * its own use. Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks.
- * The tree is that of group-norm.cuh, so the bits are the same as those of group-norm.cu, which reads twice. */
+ * The tree is that of group-norm.cuh, so the bits are the same as those of group-norm.cu, which reads x
+ * and dy twice. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 
 enum {
     RANKS_MAX = 8,          /* blocks of a cluster, on any GPU with clusters */
-    CHUNKS_ENOUGH = 4,      /* chunks of a block; more blocks are used to reach this */
-    HALF_BYTES = 112 << 10, /* lets two blocks share an SM: one loads while the other stores */
-    HELD_BYTES = 226 << 10, /* for a block that has an SM by itself */
+    CHUNKS_ENOUGH = 4,      /* clusters get more blocks until a block has at most so many chunks */
+    HALF_BYTES = 112 << 10, /* bytes of each of two blocks on one SM: one loads, the other stores */
+    HELD_BYTES = 226 << 10, /* bytes of a block that has an SM by itself */
     FORWARD_THREADS = 320,  /* the most threads of a block */
-    BACKWARD_THREADS = 192, /* the most threads, so that two tensors fit HALF_BYTES */
+    BACKWARD_THREADS = 192, /* the most threads of a block, so that two tensors fit HALF_BYTES */
     WARP_THREADS = 32,
     GRID_Y_MAX = 65535,
 };
 
 /* How a shape is distributed over clusters. */
 struct Held {
-    int width;      /* packs of a cluster, side by side; whole groups */
+    int width;      /* packs of a cluster, side by side; they form whole groups */
     int groups;     /* groups of a cluster */
     int ranks;      /* blocks of a cluster */
     int at_once;    /* chunks that a block processes at once */
@@ -48,7 +49,7 @@ static size_t bytes_of(const Held &h, int tensors, int n)
 /* Returns the distribution for clusters of `units` times the fewest groups that are whole packs. */
 static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, int threads)
 {
-    int64_t unit = g.size.by; /* packs */
+    int64_t unit = g.size.by; /* the packs of a unit of whole groups */
     while (unit % 2 == 0 && unit / 2 * n % g.size.by == 0)
         unit /= 2;
     Held h = {};
@@ -62,19 +63,20 @@ static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, i
     return h;
 }
 
-/* Chooses a distribution. Returns false if the shape does not fit. */
+/* Chooses a distribution. Returns false if the shape does not fit into the shared memory of a cluster. */
 static bool fit(const Groups &g, int tensors, int n, int threads, Held *ret)
 {
     Held h;
     if (g.chunks > RANKS_MAX * CHUNK || g.size.by > CHUNK * CHUNK || g.n > GRID_Y_MAX)
-        return false; /* far too large; below this all products fit an int */
+        return false; /* the shape is far too large; the products of smaller shapes fit an int */
     for (int ranks = 1; ranks <= RANKS_MAX; ranks *= 2) {
         h = held_of(g, 1, ranks, tensors, n, threads);
         if (h.each.by <= CHUNKS_ENOUGH && h.n_bytes <= HALF_BYTES)
             break;
     }
     const int groups = h.groups;
-    for (int units = 2; units * groups <= g.groups; units++) { /* wider, while threads are free */
+    /* Widens the clusters while threads are free. */
+    for (int units = 2; units * groups <= g.groups; units++) {
         const Held wider = held_of(g, units, h.ranks, tensors, n, threads);
         if (g.groups % wider.groups == 0 && wider.n_bytes <= HALF_BYTES &&
             wider.at_once == wider.each.by)
@@ -102,7 +104,7 @@ template <int N> struct Place {
     float *pixel;              /* [channels]: first pixel of the image */
     unsigned rank;
     int64_t image, first_chunk;
-    int channels, first_channel, first_group; /* of the cluster */
+    int channels, first_channel, first_group; /* the channels and groups of the cluster */
     int thread, threads, place; /* place: index of this thread's channels in the cluster */
 
     __device__ Place(const Held &h, int tensors, Words<ACCESS_BYTES> *memory)
@@ -143,7 +145,7 @@ __device__ static inline void for_chunks(const Groups &g, const Held &h, const P
         use(Pixels{p.image, p.first_chunk + i, (int)threadIdx.y});
 }
 
-/* Adds the lines of each chunk that is processed at once, from chunk `first` on, and writes the parts. */
+/* Adds up the lines of each of the at_once chunks from chunk `first` on, and writes the parts of these chunks. */
 template <int N>
 __device__ static inline void add_lines(const Held &h, const Place<N> &p, int64_t first,
                                         const Sums<N> &sums)
@@ -184,7 +186,7 @@ __device__ static inline void share_parts(const Held &h)
 }
 
 /* Waits until all threads of the block see the groups' floats, and signals that this block no longer reads parts of
- * others. */
+ * other blocks. */
 __device__ static inline void share_groups(const Held &h)
 {
     if (h.ranks > 1)

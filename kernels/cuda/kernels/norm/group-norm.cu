@@ -2,16 +2,16 @@
 /* group-norm.cu - GroupNorm, with SiLU where the shape asks for it.
  *
  * Where an image's groups fit into the shared memory of a cluster, x is read once (group-norm-held.cu). The kernels
- * here serve any shape, but read x twice, and dy, too. A block processes a chunk of pixels; the x of a thread is its
- * pack of channels, the y its line. So a warp reads contiguous memory, and a thread keeps the values of its channels in
- * registers. */
+ * here serve any shape, but read x and dy twice. A block processes a chunk of pixels; threadIdx.x is the number of a
+ * thread's pack of channels, threadIdx.y the number of its line. So a warp reads contiguous memory, and a thread keeps
+ * the values of its channels in registers. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
 enum { WIDTH_MAX = 32 }; /* packs of a block, side by side */
 
 /* Returns the threads of a block where a thread has n channels, for the widest blocks that share a pixel evenly. In the
- * grid, x is the part of the channels, y the chunk and z the image. */
+ * grid, blockIdx.x is the part of the channels, blockIdx.y the chunk and blockIdx.z the image. */
 static dim3 threads_of(const Groups &g, int n)
 {
     const int packs = g.c / n;
@@ -170,7 +170,7 @@ bool cuda_reads_joined(const Device *device)
     return true;
 }
 
-/* Returns a width that is whole packs if the widths of both tensors are whole packs. */
+/* Returns a number that is a multiple of a pack's elements if and only if the widths of both tensors are. */
 static int64_t width_of(const GroupNormShape *shape) { return shape->c | shape->c_second; }
 
 void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,

@@ -137,7 +137,7 @@ __device__ static inline double sum_group(const Groups &g, int group, Term term)
 }
 
 struct Moments {
-    float mean, inverse; /* 1 / sqrt(variance + eps) */
+    float mean, inverse; /* inverse: 1 / sqrt(variance + eps) */
 };
 
 /* Returns a group's moments, computed by a warp from part(channel, chunk, which) and pivot(channel). */
@@ -247,8 +247,8 @@ __device__ static inline Pack<N> means_of(const Groups &g, int channel, const fl
 }
 
 /* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset) = inverse * (gamma
- * dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of all groups of the image; means: of the groups from
- * first_group on. */
+ * dz - mean(gamma dz) - normal * mean(gamma dz normal)). `moments` are those of all groups of the image, `means` those
+ * of the groups from first_group on. */
 template <int N>
 __device__ static inline Line<N> rest_of(const Groups &g, int channel, const float *moments,
                                          const float *means, int first_group)

@@ -3,9 +3,9 @@
  *
  * In forward, a warp processes a row, whose elements its lanes keep. In backward, a thread has the same columns of many
  * rows, so that gamma and the columns' sums stay in registers; a row is then shared by several warps, which exchange
- * its sums. All trees depend only on the shape and the type: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in
- * fp32, all further sums are in double. Where SUMS is 3, the third sum is that of the rounded dx: the gradient of the
- * bias of the layer that made x. */
+ * its sums. All trees of sums depend only on the shape and the type: a column's sum over ROWS_AHEAD * BATCHES_MAX rows
+ * is in fp32, all further sums are in double. Where SUMS is 3, the third sum is that of the rounded dx: the gradient of
+ * the bias of the layer that made x. */
 #include "kernels/cuda/kernels/norm/norm.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -14,7 +14,7 @@
 /* ---- forward ---- */
 
 /* A row of c elements. In each round the packs of the warp's lanes are side by side. HELD rounds are kept in registers;
- * where HELD is 0, a row may have any number of rounds, and each is read again when it is used. */
+ * where HELD is 0, a row may have any number of rounds, and each round is read again when it is used. */
 template <int HELD, bool WHOLE, typename T> struct Row {
     enum { N = pack_elements<T>() };
     const T *from;
@@ -149,7 +149,7 @@ enum {
  * threads of a line are side by side and have one pack each. Where a row has more packs than a block has threads
  * (is_wide()), a line is the whole block. */
 struct Lines {
-    int width, n; /* threads of a line; lines */
+    int width, n; /* the threads of a line; the number of lines */
     int64_t batches, blocks;
     float share; /* weight of an element in a row's mean */
 };
@@ -200,7 +200,7 @@ __device__ static inline void mean_rows(const float *sums, int n, int width, flo
     const int lane = (int)threadIdx.x % 32;
     for (int row = (int)threadIdx.x / 32; row < n; row += ROW_WARPS) {
         float plain = 0, scaled = 0;
-        NOT_UNROLLED for (int i = lane; i < width; i += 32) /* one to ten rounds */
+        NOT_UNROLLED for (int i = lane; i < width; i += 32) /* the loop has one to ten rounds */
         {
             plain += sums[row * width + i];
             scaled += sums[(n + row) * width + i];
@@ -216,7 +216,7 @@ __device__ static inline void mean_rows(const float *sums, int n, int width, flo
 
 /* The sums that a thread keeps for its columns. */
 template <int SUMS, int N> struct Columns {
-    Pack<N> sums[SUMS]; /* plain, scaled, dx */
+    Pack<N> sums[SUMS]; /* the plain sums, the scaled sums, the sums of dx */
 };
 
 /* Adds the lines of a block and writes the block's part. lines: shared memory, [which][element of a pack][line][thread
@@ -258,7 +258,7 @@ __device__ static inline void add_row(const Held<T> &held, const Pack<N> &gamma,
     }
 }
 
-/* plain and scaled are the means of the row's sums. */
+/* plain and scaled are the row's means of gamma dy and of gamma dy * normalised x. */
 template <int N, typename T>
 __device__ static inline Pack<N> gradient_of_row(const Held<T> &held, const Pack<N> &gamma,
                                                  float plain, float scaled)
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
     constexpr int N = pack_elements<T>();
     __shared__ float sums[SUMS * N * ROW_THREADS], means[2 * ROWS_AHEAD * ROW_THREADS];
     const int line = (int)threadIdx.x / l.width, place = (int)threadIdx.x % l.width;
-    const int column = place * N, n = ROWS_AHEAD * l.n; /* rows of a batch */
+    const int column = place * N, n = ROWS_AHEAD * l.n; /* n: rows of a batch */
     const bool mine = line < l.n;
     Columns<SUMS, N> columns = {};
     Pack<N> scale = {};

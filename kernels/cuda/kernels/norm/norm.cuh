@@ -27,10 +27,10 @@ template <int SUMS = 2> _device_ static inline int64_t part_at(int c, int64_t pa
     return (part * SUMS + which) * c;
 }
 
-/* dbeta, dgamma and dsums: the sums over all parts. A thread's y is one of PARAMETER_LINES lines, each of which adds
+/* dbeta, dgamma and dsums: the sums over all parts. threadIdx.y is one of PARAMETER_LINES lines, each of which adds
  * every PARAMETER_LINES-th part. If saved is not NULL, the scaled sums are multiplied by the inverse deviation of their
  * image and group; otherwise they contain this factor already. */
-enum { PARAMETER_LINES = 32, PARAMETER_COLUMNS = 8 }; /* 32 bytes of a part */
+enum { PARAMETER_LINES = 32, PARAMETER_COLUMNS = 8 }; /* the columns are 32 bytes of a part */
 
 template <int SUMS>
 static __global__ void norm_parameters_kernel(Parts p, const float *saved, const float *parts,

@@ -30,7 +30,7 @@ static Device *open_shadow(uint64_t seed, uint64_t delay_usec)
 
 typedef struct Pair {
     Device *device;
-    float *memory, *host; /* of N floats */
+    float *memory, *host; /* each has N floats */
 } Pair;
 
 static Pair pair_open(uint64_t seed, uint64_t delay_usec)
@@ -158,7 +158,7 @@ static void breaches_end_the_process(void **state)
     };
     static void (*const accesses[])(Pair *) = {read_by_host, write_by_host};
     for (size_t i = 0; i < ELEMENTSOF(accesses);
-         i++) { /* a sanitizer handles the signal, and ends with another one */
+         i++) { /* a sanitizer handles the signal, and ends with another signal */
         const int number = signal_of(accesses[i]);
         assert_true(number == SIGSEGV || number == SIGBUS || number == SIGABRT);
     }
@@ -175,7 +175,7 @@ static void a_fetch_is_late(void **state)
     Pair p = pair_open(2, 0);
     Error err = ERROR_INIT;
     uint32_t early;
-    shadow_hang(p.device, LANE_COMPUTE); /* until the device is freed */
+    shadow_hang(p.device, LANE_COMPUTE); /* the lane hangs until the device is freed */
     device_wait(p.device, LANE_COMM, device_fence(p.device, LANE_COMPUTE));
     device_fetch(p.device, LANE_COMM, p.host, p.memory, BYTES);
     memcpy(&early, p.host, sizeof(early));
