@@ -134,7 +134,8 @@ const MetricFamily *daemon_metrics_families(size_t *ret_n)
 typedef struct ProbeRun {
     const char *name; /* NULL: the entry is free */
     HealthLevel level;
-    uint64_t started_usec, ended_usec, took_usec; /* boottime; ended_usec: realtime, 0: never */
+    /* When the last run began (boottime), when it ended (realtime; 0: no run has ended), and how long it took. */
+    uint64_t started_usec, ended_usec, took_usec;
 } ProbeRun;
 
 struct DaemonMetrics {

@@ -34,8 +34,8 @@ typedef struct Daemon {
     DaemonConfig *config;
     uint64_t incarnation;
     char boot_id[MACHINE_BOOT_ID_BYTES];
-    int lock;     /* of run_dir; shared with the keeper */
-    int trainer;  /* open fd of the ranks' program, from the start or a reload */
+    int lock;     /* descriptor of the lock of run_dir; shared with the keeper */
+    int trainer;  /* open fd of the ranks' program, opened at the start or at a reload */
     pid_t keeper; /* 0: the keeper was killed */
     CgroupBase cgroups;
     RankSessions *sessions; /* shared with the keeper */
@@ -49,7 +49,7 @@ typedef struct Daemon {
     DaemonMetrics *metrics; /* NULL: metrics are off */
     Manager *manager;
     DaemonStatus status;
-    Error error; /* why the loop ended; code 0: in an orderly way */
+    Error error; /* why the loop ended; code 0: it ended in an orderly way */
 } Daemon;
 
 static void daemon_fail(void *userdata, const Error *err)
@@ -112,7 +112,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
         if (probes_own(&d->probes, child.si_pid) || doctor_owns(&d->doctor, child.si_pid))
-            break; /* its own event source reaps it; other children wait for the next signal */
+            break; /* an event source reaps this child; other children wait for the next signal */
         if (child.si_pid == d->keeper) {
             d->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
@@ -122,7 +122,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         if (rank)
             rank_look(rank);
         else
-            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* seen above */
+            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* cannot fail */
         workload_collect(&d->manager->workload);
     }
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {
@@ -361,7 +361,8 @@ static void on_job_forgotten(void *userdata, const char *job)
 
 /* ---- start, run and end ---- */
 
-/* Does what must happen before the first thread starts: takes the lock, starts the keeper, and clears what is left. */
+/* Does what must happen before the first thread starts: takes the lock, starts the keeper, and ends
+ * what an earlier sdtraind has left. */
 static int prepare(Daemon *d, Error *err)
 {
     const DaemonConfig *c = d->config;
@@ -375,12 +376,12 @@ static int prepare(Daemon *d, Error *err)
         if (cgroup_open(&d->cgroups, c->run_dir, &why) < 0)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
-    /* The keeper starts before anything is cleared: if this process dies meanwhile, the keeper clears the rest. */
+    /* The keeper starts before orphans_clear(): if this process dies meanwhile, the keeper ends the other orphans. */
     r = orphans_keep(c->run_dir, &d->cgroups, &d->sessions, &d->keeper, err);
     if (r == 0)
         r = orphans_clear(c->run_dir, &d->cgroups, err);
     if (r == 0 && *d->cgroups.path)
-        r = cgroup_open(&d->cgroups, c->run_dir, err); /* clearing removed the folder, too */
+        r = cgroup_open(&d->cgroups, c->run_dir, err); /* orphans_clear() removed its folder */
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -472,7 +473,7 @@ static int run(Daemon *d, Error *err)
     if (d->error.code != 0)
         *err = d->error;
     else if (r < 0)
-        (void)error_errno(err, r, "the event loop failed"); /* returned below */
+        (void)error_errno(err, r, "the event loop failed"); /* err is returned below */
     return r;
 }
 
@@ -499,7 +500,7 @@ static void end(Daemon *d)
     d->trainer = fd_close(d->trainer);
 }
 
-/* Returns 0 after an orderly end, or -ERESTART if sdtraind must begin anew. */
+/* Returns 0 after an orderly end, -ERESTART if sdtraind must execute itself again, or another error. */
 static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
 {
     /* Limits malloc: each of gRPC's threads would otherwise get an arena of its own. */
@@ -539,8 +540,8 @@ static int probe(const SettingsCall *call, const DaemonConfig *config, Error *er
     return r < 0 ? 1 : 0;
 }
 
-/* Executes sdtraind anew, as another incarnation that uses no state of this one. The slots are empty, and the exec
- * closes all our descriptors. */
+/* Executes sdtraind again, as a new incarnation that uses no state of the present incarnation. The slots are empty, and
+ * the exec closes all our descriptors. */
 static int begin_anew(char *argv[], Error *err)
 {
     (void)execv("/proc/self/exe", argv);

@@ -34,8 +34,8 @@ static int seconds(uint64_t from_usec, uint64_t to_usec)
     return to_usec > from_usec ? (int)((to_usec - from_usec) / USEC_PER_SEC) : 0;
 }
 
-/* Returns the rank that is furthest behind, which the line shows for the local world. *ret_n: number of its live
- * ranks. */
+/* Returns the rank that is furthest behind; the line shows this rank for the local world. *ret_n: the number of live
+ * ranks in the local world. */
 static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *ret_n)
 {
     const Rank *slowest = NULL;

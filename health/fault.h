@@ -7,7 +7,7 @@
  *
  * Ownership: rows are constants.
  * Units:     none.
- * Errors:    none; total.
+ * Errors:    none.
  * Threads:   any; pure.
  */
 #pragma once
@@ -30,12 +30,12 @@ typedef enum FaultScope {
 
 /* The event that ends a fault. */
 typedef enum FaultCure {
-    CURE_ITSELF, /* the next round of probes that does not find the fault */
+    CURE_ITSELF, /* a round of probes that does not find the fault */
     CURE_RESET,  /* a reset of the GPU */
-    CURE_CLEAR,  /* an operator clears the fault */
+    CURE_CLEAR,  /* a request of an operator to clear the fault */
     CURE_REBOOT,
     CURE_REPAIR,
-    CURE_DENIAL, /* a reboot, or the cloud reports no notice for some time */
+    CURE_DENIAL, /* a reboot, or some time in which the cloud gives no notice */
     CURES,
 } FaultCure;
 
@@ -95,7 +95,7 @@ typedef enum FaultCode {
 } FaultCode;
 
 typedef struct FaultRule {
-    const char *name; /* [a-z-]+ */
+    const char *name; /* matches [a-z-]+ */
     HealthLevel level;
     FaultScope scope;
     FaultCure cure;

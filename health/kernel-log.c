@@ -44,7 +44,7 @@ static bool cure(KernelLog *log, const char *pci)
 }
 
 /* Adds an event. The same code on the same device is one event; when all places are taken, the mildest event is
- * replaced if it is milder. Returns whether the event is new or has become worse. */
+ * replaced if it is milder than the new event. Returns whether the event is new or has become worse. */
 static bool keep(KernelLog *log, const KernelScene *scene, const XidEvent *xid, uint64_t seq)
 {
     for (size_t i = 0; i < log->n_events; i++) {
@@ -120,7 +120,7 @@ static bool is_suspect(Repeats repeats)
 }
 
 /* Counts a fault of the program in the GPU's slot. A fault of an unknown program is not counted, since it may belong
- * to the program before. Returns whether the GPU has become suspect. */
+ * to the program that ran there before. Returns whether the GPU has become suspect. */
 static bool note_program(KernelLog *log, const KernelScene *scene, const XidEvent *xid)
 {
     int slot = slot_of(scene, xid->pci);
@@ -158,8 +158,8 @@ static void note(KernelLog *log, const XidEvent *xid)
                    cause);
 }
 
-/* Adds the GPU's address to an event that lacks it: the driver reports a GPU that is lost without a number in three
- * lines, and only the first has the address. */
+/* Adds the GPU's address to an event that lacks it. The driver may report a lost GPU without an Xid, in three lines of
+ * which only the first line has the address. */
 static void complete(KernelLog *log, uint64_t seq, XidEvent *xid)
 {
     enum { LINES = 3 };
@@ -315,7 +315,7 @@ static void read_event(JsonReader *r, KernelEvent *e)
     e->xid.code = (int)code;
     int word = (int)xid_word(e->xid.kind, e->xid.code, e->xid.text);
     (void)json_get_choice(r, "word", JSON_OPTIONAL, word_names(), XID_WORDS, &word);
-    (void)json_close(r); /* the parent reader has its error */
+    (void)json_close(r); /* passes an error of r on to the parent */
     e->xid.word = (XidWord)word;
     e->first_seq = (uint64_t)first;
     e->last_seq = (uint64_t)last;
@@ -330,7 +330,7 @@ static void read_program(JsonReader *r, KernelProgram *p)
     (void)json_get_text(r, "pci", JSON_REQUIRED, p->pci, sizeof(p->pci));
     (void)json_get_text(r, "submission", JSON_REQUIRED, p->submission, sizeof(p->submission));
     (void)json_get_int(r, "boot_usec", JSON_REQUIRED, 0, INT64_MAX, &boot_usec);
-    (void)json_close(r); /* the parent reader has its error */
+    (void)json_close(r); /* passes an error of r on to the parent */
     p->code = (int)code;
     p->boot_usec = (uint64_t)boot_usec;
 }

@@ -8,7 +8,7 @@
  * A program's fault (Xid 13, 31, 43) needs no action, since programs have bugs. XID_REPEATS of them in a day on one
  * GPU, in programs of XID_REPEATS_SUBMISSIONS submissions at least, make that GPU suspect. Faults of the program of
  * one submission within XID_BURST_SEC count once: a crash has many lines, and a 13 is followed by a 43. NVSentinel
- * counts 13 and 31 likewise: two in a day, 15 s and 3 minutes apart.
+ * counts Xids 13 and 31 in a similar way.
  *
  * Ownership: a value; kernel_log_format() gives the caller a string.
  * Units:     seq is the kernel's number of a record; at_usec is CLOCK_REALTIME microseconds, boot_usec
@@ -41,7 +41,7 @@ typedef struct KernelScene {
     XidOverrides overrides;
     const PciAddress *gpus; /* the GPU of slot i */
     size_t n_gpus;
-    const SubmissionId *submissions; /* of slot i's present or last rank; empty: none */
+    const SubmissionId *submissions; /* submission of slot i's present or last rank; empty: none */
     size_t n_submissions;
 } KernelScene;
 
@@ -61,7 +61,7 @@ typedef struct KernelEvent {
 
 typedef struct KernelLog {
     char boot_id[40];
-    uint64_t next_seq; /* all records before this number were read; 0: none was */
+    uint64_t next_seq; /* number of the next record to read; 0: no record was read */
     KernelEvent events[KERNEL_LOG_EVENTS_MAX];
     size_t n_events;
     KernelProgram programs[KERNEL_LOG_PROGRAMS_MAX]; /* the oldest first */

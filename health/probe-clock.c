@@ -2,8 +2,8 @@
 /* probe-clock.c - checks whether the wall clock can be right.
  *
  * No decision uses the wall clock, but people order incidents by it, and TLS and S3 refuse a clock that is minutes
- * off. A clock without synchronisation is not a finding: machines without NTP have one. A step against boottime is a
- * finding: times that were logged before and after the step can't be compared.
+ * off. A clock without synchronisation is not a finding: it is normal on a machine without NTP. A step against boottime
+ * is a finding: times that were logged before and after the step can't be compared.
  *
  * State: {"boot_id", "offset_usec": realtime - boottime}. */
 #include "health/probe.h"

@@ -45,7 +45,7 @@ static void look_at_writes(const char *folder, const json_t *state, ProbeResult 
     double rounds = 0;
     int r = time_write(folder, &usec);
     if (r == -EROFS)
-        return; /* reported already */
+        return; /* a read-only mount was already reported */
     if (r < 0) {
         probe_find_fault(ret, r == -ENOSPC ? FAULT_DISK_FULL : FAULT_DISK_WRITE, -1,
                          "%s: a write of 4 KiB fails: %s", folder, strerror(-r));

@@ -32,15 +32,15 @@ typedef struct GpuLook {
     ProbeResult *result;
     const Nvml *nvml;
     Gpus gpus;                   /* all GPUs seen since the boot */
-    uint64_t seen, lost;         /* sets of slots: bit i is slot i */
+    uint64_t seen, lost;         /* slots whose GPU is checked, whose GPU fails; bit i is slot i */
     uint64_t throttled;          /* slots throttled for reasons that are compared between GPUs */
     double elapsed_sec;          /* time since the last run; 0: unknown */
-    const json_t *before;        /* counters of the last run; NULL: it was in another boot */
+    const json_t *before;        /* counters of the last run; NULL: that run was in another boot */
     NvmlDevice device;           /* the GPU that is checked now */
-    int slot;                    /* slot of that GPU */
-    const json_t *device_before; /* counters of that GPU in the last run */
-    json_t *counters;            /* counters of that GPU for the next run */
-    char name[NAME_MAX_BYTES];   /* name of that GPU in findings */
+    int slot;                    /* slot of `device` */
+    const json_t *device_before; /* counters of `device` in the last run */
+    json_t *counters;            /* counters of `device` for the next run */
+    char name[NAME_MAX_BYTES];   /* name of `device` in findings */
 } GpuLook;
 
 /* ---- the library ---- */
@@ -67,8 +67,8 @@ static bool open_library(const char *path, Nvml *ret)
 
 #define find_gpu_fault(l, fault, ...) probe_find_fault((l)->result, fault, (l)->slot, __VA_ARGS__)
 
-/* Returns whether the call has returned a value, and reports an error as a finding. A GPU that is lost, or that
- * needs a reset, returns that error at any call. */
+/* Returns whether the call has returned a value, and reports an error as a finding. Only the first error of a GPU is
+ * reported, since every call fails if the GPU is lost or needs a reset. */
 static bool good(GpuLook *l, NvmlReturn r, const char *what)
 {
     uint64_t bit = l->slot >= 0 ? UINT64_C(1) << l->slot : 0;
@@ -95,8 +95,8 @@ static bool good(GpuLook *l, NvmlReturn r, const char *what)
     return false;
 }
 
-/* Computes a counter's rise since the last run. Returns false if the last value is unknown, or the counter began
- * anew. */
+/* Computes a counter's rise since the last run. Returns false if the last value is unknown, or if the counter was
+ * reset. */
 static bool rose(GpuLook *l, const char *name, double value, double *ret)
 {
     double before;
@@ -179,8 +179,8 @@ static void look_at_pages(GpuLook *l)
                        l->name);
 }
 
-/* Looks for memory of other processes on a GPU where no rank of ours runs. Only the second time in a row isolates,
- * since a process may be about to end. */
+/* Looks for memory of other processes on a GPU where no rank of ours runs. Only a finding in two runs in a row
+ * isolates the node, since a process may be about to end. */
 static void look_at_strangers(GpuLook *l)
 {
     NvmlProcess processes[PROCESSES_MAX];
@@ -316,7 +316,7 @@ static void look_at_nvlink(GpuLook *l)
 
 /* ---- all GPUs ---- */
 
-/* Finds the slot of the GPU and its names. Returns false if even these cannot be read. */
+/* Finds the slot of the GPU and the names of the GPU. Returns false if the slot cannot be found. */
 static bool identify(GpuLook *l, unsigned i)
 {
     const Nvml *n = l->nvml;
@@ -358,7 +358,7 @@ static void look_at_gpu(GpuLook *l)
     (void)json_object_set_new(json_object_get(l->result->state, "counters"), gpu->pci, l->counters);
 }
 
-/* Reports sync boost and the software's thermal limit if fewer than half of the GPUs have them. */
+/* Reports the GPUs that sync boost or the software's thermal limit slows down, if they are fewer than half of all. */
 static void compare_clocks(GpuLook *l)
 {
     int all = __builtin_popcountll(l->seen), held = __builtin_popcountll(l->throttled);
@@ -434,7 +434,7 @@ static void look_at_all(GpuLook *l, size_t n_bus)
     }
     compare_clocks(l);
     compare_counts(l, n, n_bus);
-    (void)l->nvml->nvmlSystemGetDriverVersion(driver, sizeof(driver)); /* shown to people */
+    (void)l->nvml->nvmlSystemGetDriverVersion(driver, sizeof(driver)); /* only shown to people */
     (void)snprintf(l->result->note, sizeof(l->result->note), "%u GPU%s, driver %.79s", n,
                    n == 1 ? "" : "s", driver);
 }

@@ -19,7 +19,7 @@
 
 enum { MEMORY_MIN_PERCENT = 3, STUCK_SEC = 30, STUCK_MAX = 64, PROCESSES_MAX = 20000 };
 
-/* Finds the number after "Name:" or "name " in a file of such lines. */
+/* Finds the number after the name in a file whose lines are "Name: NUMBER" or "name NUMBER". */
 static bool find_number(const char *path, const char *name, uint64_t *ret)
 {
     char line[SYSFS_LINE_MAX];
@@ -102,7 +102,8 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
             !is_blocked(line, name, sizeof(name), &start))
             continue;
         (void)snprintf(path, sizeof(path), "%s/%s/status", context->proc, e->d_name);
-        (void)find_number(path, "voluntary_ctxt_switches", &sleeps); /* fails if it has ended */
+        /* find_number() fails if the process has ended. */
+        (void)find_number(path, "voluntary_ctxt_switches", &sleeps);
         (void)snprintf(key, sizeof(key), "%.10s-%" PRIu64, e->d_name, start);
         if (unwoken_usec(context, ret->state, key, sleeps) < STUCK_SEC * 1e6)
             continue;
@@ -110,7 +111,7 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
             (void)snprintf(first, sizeof(first), "%s (%.10s)", name, e->d_name);
     }
     if (dir)
-        (void)closedir(dir); /* cannot fail: it was only read */
+        (void)closedir(dir); /* cannot fail: the folder was only read */
     if (stuck > 0)
         probe_find_fault(ret, FAULT_STUCK_PROCESSES, -1,
                          "%d process%s stuck in the kernel for %d s or more, %s first", stuck,

@@ -38,12 +38,12 @@ typedef struct RdmaLook {
     char folder[PATH_MAX]; /* folder of all devices */
     const char *device;
     double elapsed_sec; /* time since the last run; 0: unknown */
-    json_t *counters;   /* counters of this device for the next run */
+    json_t *counters;   /* counters of `device` for the next run */
     const json_t *before;
 } RdmaLook;
 
 /* Returns true, with *ret_delta, if the counter exists and was known before. A counter that has gone down was reset,
- * and begins anew. */
+ * and counts from 0. */
 static bool count(RdmaLook *l, const char *name, double *ret_delta)
 {
     uint64_t value;
@@ -143,7 +143,7 @@ static int run_rdma_probe(const ProbeContext *context, ProbeResult *ret, _unused
     const char *boot_id = json_string_value(json_object_get(context->state, "boot_id"));
     ProbeContext fresh = *context;
     if (!boot_id || strcmp(boot_id, context->boot_id) != 0) {
-        fresh.state = NULL; /* counters begin anew at each boot */
+        fresh.state = NULL; /* counters begin at 0 at each boot */
         l.context = &fresh;
     }
     if (probe_recall(l.context->state, "usec", &before_usec) && now_usec > before_usec)

@@ -7,12 +7,13 @@
  * still taken. So a notice counts until a reboot, or until the endpoint has reported no notice for so long that this
  * instance was spared, or has been woken from hibernation.
  *
- * A recommendation to rebalance says that a notice is likelier than usual. Instances may run on for days with one,
- * so the node is only suspect.
+ * A recommendation to rebalance says that a notice is likelier than usual. Instances may run on for days after a
+ * recommendation, so the node is only suspect.
  *
  * An endpoint that does not answer is a finding after SILENCES_MAX runs, since a single answer may be lost.
  *
- * State: {"boot_id", "noticed_usec": boottime of the last run that saw the notice, "notice": its text, "silences"}.
+ * State: {"boot_id", "noticed_usec": boottime of the last run that saw the notice or got no answer, "notice": the text
+ *        of the notice, "silences": number of runs in a row without an answer}.
  *
  * Source: Amazon EC2 User Guide, "Spot Instance interruption notices", "EC2 instance rebalance recommendations",
  *         "Use the Instance Metadata Service".
@@ -30,10 +31,10 @@
 #include <string.h>
 
 enum {
-    WHOLE_MSEC = 3000, /* for all requests together; the service answers within milliseconds */
+    WHOLE_MSEC = 3000, /* limit for all requests together; the service answers in milliseconds */
     REPLY_MAX = 4096,
     TOKEN_SEC = 60,
-    SILENCES_MAX = 12, /* runs without an answer: a minute */
+    SILENCES_MAX = 12, /* runs in a row without an answer, in one minute */
     DENIED_SEC = 900,
 };
 
@@ -49,7 +50,7 @@ typedef struct Spot {
     CURL *easy;
     const char *endpoint;
     uint64_t deadline_usec;
-    char *token; /* "X-aws-ec2-metadata-token: ..." */
+    char *token; /* header of each request: "X-aws-ec2-metadata-token: ..." */
     char failure[CURL_ERROR_SIZE];
 } Spot;
 
@@ -234,7 +235,7 @@ static int run_spot_probe(const ProbeContext *context, ProbeResult *ret, _unused
         memory.noticed_usec = now;
         memcpy(memory.notice, notice, sizeof(memory.notice));
     } else if (r < 0) {
-        memory.noticed_usec = now; /* an earlier notice was not denied */
+        memory.noticed_usec = now; /* silence does not withdraw an earlier notice */
     } else if (now >= memory.noticed_usec + DENIED_SEC * 1e6) {
         memory.notice[0] = '\0';
     }

@@ -31,7 +31,8 @@ static HealthLevel level_of(const ProbeFinding *f) { return fault_rule(f->fault)
 void probe_find_fault(ProbeResult *result, FaultCode fault, int slot, const char *format, ...)
 {
     size_t at = result->n_findings;
-    if (at == PROBE_FINDINGS_MAX) { /* replaces the mildest finding, if that is milder */
+    /* In a full list the new finding replaces the mildest finding, if that finding is milder. */
+    if (at == PROBE_FINDINGS_MAX) {
         at = 0;
         for (size_t i = 1; i < PROBE_FINDINGS_MAX; i++)
             if (level_of(&result->findings[i]) < level_of(&result->findings[at]))
@@ -121,7 +122,7 @@ int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error
         (void)json_get_text(&one, "text", JSON_REQUIRED, f->text, sizeof(f->text));
         f->fault = (FaultCode)fault;
         f->slot = (int)slot;
-        (void)json_close(&one); /* the parent reader has its error */
+        (void)json_close(&one); /* passes an error of `one` on to the parent */
     }
     if (json_close(&reader) < 0)
         return -EBADMSG;

@@ -57,7 +57,7 @@ typedef struct ProbeContext {
 } ProbeContext;
 
 typedef struct Probe {
-    const char *name; /* [a-z-]+: the word after sdtraind --probe */
+    const char *name; /* matches [a-z-]+; the argument of sdtraind --probe */
     uint64_t timeout_usec;
     int (*run)(const ProbeContext *context, ProbeResult *ret, Error *err);
 } Probe;
@@ -68,7 +68,7 @@ extern const Probe probe_gpu, probe_rdma, probe_disk, probe_clock, probe_host, p
 const Probe *const *probe_list(size_t *ret_n);
 const Probe *probe_find(const char *name); /* NULL: no such probe */
 
-/* Adds a finding to a probe's result; beyond PROBE_FINDINGS_MAX the worst are kept. */
+/* Adds a finding to a probe's result. At most PROBE_FINDINGS_MAX findings are kept, the worst. */
 void probe_find_fault(ProbeResult *result, FaultCode fault, int slot, const char *format, ...)
     _printf_(4, 5);
 void probe_result_clear(ProbeResult *result);

@@ -59,7 +59,7 @@ size_t sysfs_list(const char *folder, SysfsName *ret, size_t max)
     for (struct dirent *e; n < max && (e = readdir(dir));)
         if (e->d_name[0] != '.' && strlen(e->d_name) < SYSFS_NAME_MAX)
             memcpy(ret[n++], e->d_name, strlen(e->d_name) + 1);
-    (void)closedir(dir); /* cannot fail: it was only read */
+    (void)closedir(dir); /* cannot fail: the folder was only read */
     qsort(ret, n, SYSFS_NAME_MAX, compare);
     return n;
 }

@@ -3,8 +3,8 @@
  *
  * Ownership: results are copied into the caller's buffers.
  * Units:     those of the file that is read.
- * Errors:    -errno of open and read, -EINVAL for a line that is not a number; without a text, since absent files
- *            are normal there.
+ * Errors:    -errno of open and read, -EINVAL for a line that is not a number. There is no text, since absent
+ *            files are normal.
  * Threads:   any.
  */
 #pragma once

@@ -3,7 +3,7 @@
  *
  * Ownership: values; names and texts are the answer's own.
  * Units:     counts; *_usec are the caller's, as each field says.
- * Errors:    none; total.
+ * Errors:    none.
  * Threads:   any; pure: no I/O, clock, memory or log.
  */
 #pragma once
@@ -28,8 +28,8 @@ typedef struct ProbeAnswer {
     HealthLevel findings; /* the worst level of the last findings, without hangs and failures */
 } ProbeAnswer;
 
-/* Sets level, bad slots, text and cure from the findings. A fault of one GPU that isolates costs only its slot,
- * unless the node has no other slot left. */
+/* Sets level, bad slots, text and cure from the findings. A fault that isolates one GPU makes only the GPU's slot
+ * unusable, unless the node has no other slot left. */
 void verdict_weigh(const ProbeFinding *findings, size_t n, int n_slots, ProbeAnswer *answer);
 
 /* A probe that hangs once makes the node suspect; a second hang in a row isolates the node, since a device that

@@ -30,12 +30,12 @@ static const XidRow table[] = {
     {XID_GPU, 63, 63, XID_ANY, XID_NOTE, "catalogue: ignore; fatal for EKS and AzNHC"},
     {XID_GPU, 64, 64, XID_ANY, XID_RESET, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 68, 69, XID_ANY, XID_NOTE, "catalogue: application; fatal for AzNHC"},
-    /* The NVLink fabric; together with an SXid, the switch. */
+    /* An error of the NVLink fabric; if an SXid is reported with it, an error of the switch. */
     {XID_GPU, 74, 74, XID_ANY, XID_ISOLATE, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 79, 79, XID_ANY, XID_REBOOT, "catalogue: reboot; EKS; AzNHC"},
     {XID_GPU, 81, 81, XID_ANY, XID_SUSPECT, "catalogue: contact support; fatal for AzNHC"},
     {XID_GPU, 92, 92, XID_ANY, XID_NOTE, "catalogue: ignore; fatal for AzNHC"},
-    /* The fault of 95, contained in one program. */
+    /* The fault of Xid 95, but contained in one program. */
     {XID_GPU, 94, 94, XID_ANY, XID_NOTE, "catalogue: application"},
     {XID_GPU, 95, 95, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS"},
     {XID_GPU, 109, 110, XID_ANY, XID_RESET, "catalogue: reset; EKS"},
@@ -119,7 +119,7 @@ const char *xid_row_name(const XidRow *row, char ret[XID_ROW_NAME_MAX])
 
 /* ---- actions ---- */
 
-/* Returns how much of the event the row names; 0: the row does not fit. */
+/* Returns how well the row fits: a higher number if the row names more of kind, code and word; 0: it does not fit. */
 static int fit(const XidRow *row, XidKind kind, int code, XidWord word)
 {
     bool has_code = row->first != XID_ANY, has_word = row->word != XID_ANY;

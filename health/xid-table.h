@@ -39,8 +39,8 @@ typedef enum XidWord {
 
 typedef enum XidAction {
     XID_NOTE,    /* counted and shown */
-    XID_PROGRAM, /* a note: a program's fault; faults of several programs on one GPU are suspect */
-    XID_SUSPECT, /* reported; for "contact support", and for codes that are not in the table */
+    XID_PROGRAM, /* a program's fault: a note; several programs' faults make a GPU suspect */
+    XID_SUSPECT, /* makes the node suspect; for "contact support" and for unknown codes */
     XID_RESET,   /* drain at the next checkpoint, then reset the GPU */
     XID_REBOOT,  /* isolate the node, then reboot it */
     XID_ISOLATE, /* isolate the node */
@@ -51,10 +51,10 @@ typedef enum XidAction {
 
 typedef struct XidRow {
     XidKind kind;
-    int first, last; /* codes; XID_ANY: all of the kind */
+    int first, last; /* range of codes; XID_ANY: all codes of the kind */
     int word;        /* an XidWord, or XID_ANY */
     XidAction action;
-    const char *sources; /* sources that name this action; NULL: the settings */
+    const char *sources; /* the sources of the action; NULL: the row is from the settings */
 } XidRow;
 
 /* Rows of the settings that replace rows of the table. A zeroed list changes nothing. */

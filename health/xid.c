@@ -190,7 +190,7 @@ int xid_parse_gpu(const char *text, size_t n, char ret[PCI_ADDRESS_MAX])
     return p && find_gpu(p, end, ret) ? 0 : -ENOENT;
 }
 
-/* Returns whether the text is of that driver: "nvidia 0000:3b:00.0: ..."; *ret_rest: the text after the colon. */
+/* Returns whether `driver` wrote the text, as in "nvidia 0000:3b:00.0: ..."; *ret_rest: what follows the colon. */
 static bool is_of_driver(const char *text, const char *end, const char *driver,
                          char ret_pci[PCI_ADDRESS_MAX], const char **ret_rest)
 {
@@ -265,7 +265,7 @@ int xid_parse(const char *text, size_t n, XidEvent *ret)
     XidEvent event = {.kind = p ? XID_SWITCH : XID_GPU};
     if (!p)
         p = find(text, end, "Xid (");
-    /* The deciding word may be beyond the text that is kept: that of 154 is at the end of a long line. */
+    /* The deciding word may be beyond the text that is kept: Xid 154 has it at the end of a long line. */
     char all[1024];
     if (p) {
         int r = parse_xid(memchr(p, '(', (size_t)(end - p)), end, &event, &rest);

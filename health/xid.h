@@ -30,10 +30,10 @@ int kernel_record_parse(const char *line, size_t n, KernelRecord *ret);
 
 typedef struct XidEvent {
     XidKind kind;
-    int code; /* 0: XID_PCIE and XID_NIC have none */
+    int code; /* 0 for XID_PCIE and XID_NIC, which have no codes */
     XidWord word;
     char pci[PCI_ADDRESS_MAX]; /* "0000:3b:00"; empty: the record names none */
-    int cause;                 /* for Xid 45: the Xid that ended the program; 0: none is named */
+    int cause;                 /* for Xid 45: the Xid that ended the program; 0: no Xid is named */
     char text[XID_TEXT_MAX];   /* the kernel's text, in printable ASCII */
 } XidEvent;
 

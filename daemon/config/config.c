@@ -154,7 +154,7 @@ static bool is_of_this_machine(const char *host)
            (IN6_IS_ADDR_LOOPBACK(&v6) || memcmp(&v6, &instance, sizeof(v6)) == 0);
 }
 
-/* Accepts "http://ADDRESS" and "http://ADDRESS:PORT" where ADDRESS is one of this machine. */
+/* Accepts "http://ADDRESS" and "http://ADDRESS:PORT" where is_of_this_machine() accepts ADDRESS. */
 static int check_spot_endpoint(const char *source, const char *url, Error *err)
 {
     static const char scheme[] = "http://";

@@ -55,6 +55,6 @@ int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err
 int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err);
 void config_clear(DaemonConfig *config);
 
-/* Takes the settings that may change at a reload from fresh, see settings_reload(). Afterwards fresh holds their old
- * values. */
+/* Exchanges the settings that a reload may change between config and fresh, see settings_reload(). Afterwards fresh
+ * holds the old values of these settings. */
 void config_reload(DaemonConfig *config, DaemonConfig *fresh);

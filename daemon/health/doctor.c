@@ -144,7 +144,7 @@ static void begin(Doctor *d)
         r = sd_event_add_io(d->needs.timers->event, &d->exit_source, d->pidfd, EPOLLIN,
                             on_doctor_end, d);
         if (r < 0) {
-            (void)error_errno(&err, r, "cannot watch it"); /* reported below */
+            (void)error_errno(&err, r, "cannot watch it"); /* err is reported below */
             (void)kill(d->pid, SIGKILL);                   /* the SIGCHLD handler reaps the child */
         }
     }

@@ -17,7 +17,8 @@
 
 #include <sys/types.h>
 
-/* The child's timeout in seconds: `sdtrainer doctor` waits at most 8 s for stores and 6 s for peers. */
+/* The child's timeout in seconds. `sdtrainer doctor` needs less time: it waits at most 8 s for stores, and at most 6 s
+ * for peers. */
 enum { DOCTOR_SEC = 16 };
 
 typedef struct DoctorNeeds {
@@ -45,8 +46,8 @@ typedef struct Doctor {
 
 void doctor_init(Doctor *d, const DoctorNeeds *needs);
 void doctor_clear(Doctor *d);
-/* Copies the request. While the child answers an earlier request, only the newest later one is kept; it is answered
- * next. */
+/* Copies the request. If a child still answers an earlier request, the new request is answered after it. Only one
+ * request waits: a newer request replaces the request that waits. */
 void doctor_request(Doctor *d, const RequestRecord *request);
 /* Returns whether pid is the child. */
 bool doctor_owns(const Doctor *d, pid_t pid);

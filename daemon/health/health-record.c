@@ -78,7 +78,7 @@ static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult 
         p->needs.record_settled(p->needs.userdata);
 }
 
-/* Returns a hash of the record without its ages and without the texts of healthy probes. */
+/* Returns a hash of the record without its times and durations, and without the texts of healthy probes. */
 static Hash content_of(const HealthRecord *record)
 {
     static HealthRecord copy; /* static because it is large; only the loop thread calls this */

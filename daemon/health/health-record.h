@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* health-record.h - keeps health/<node> in etcd up to date: the last answer of each probe, for operators.
  *
- * Ownership: none; a call under way is Probes.post.
+ * Ownership: none; Probes.post holds the write under way.
  * Units:     none.
  * Errors:    logged; the next change writes the record again.
  */
@@ -11,6 +11,6 @@
 
 typedef struct Probes Probes;
 
-/* Writes the record if anything except its ages has changed, or if it was last written 300 s ago. fresh: writes it
- * in any case. */
+/* Writes the record if anything except its times has changed, or if it was last written 300 s ago. With fresh, writes
+ * the record in any case. */
 void health_record_update(Probes *p, bool fresh);

@@ -28,7 +28,8 @@ static void save(Probes *p)
     Error err = ERROR_INIT;
     state_path(p, path);
     int r = kernel_log_format(&w->log, &text);
-    if (r == 0) /* no fsync: a power loss ends the boot, and the state is void after the boot */
+    /* No fsync: a power loss may lose the state, since after the next boot the state is not used. */
+    if (r == 0)
         r = file_write(path, text, strlen(text), 0, &err);
     if (r < 0)
         log_warning("what the kernel's log said is not kept: %s", err.text);
@@ -95,7 +96,7 @@ static bool take_lines(KernelWatch *w, const KernelScene *scene)
         at += n + 1;
     }
     if (at == 0 && w->n_carry == sizeof(w->carry))
-        at = w->n_carry; /* discards the buffer: no valid record is that long */
+        at = w->n_carry; /* discards the buffer: no valid record fills it */
     assert(at <= w->n_carry);
     w->n_carry -= at;
     memmove(w->carry, w->carry + at, w->n_carry);
@@ -124,7 +125,7 @@ static int read_some(Probes *p, bool *ret_news)
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0 && (errno == EPIPE || errno == EINTR))
-            continue; /* records were overwritten: the next record's number tells how many */
+            continue; /* after EPIPE the next record's number tells how many records were lost */
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
         w->n_carry += (size_t)n;
@@ -180,7 +181,8 @@ static int open_log(Probes *p)
         return -errno;
     bool news = false;
     int r = 1;
-    for (int turn = 0; r > 0 && turn < 1024; turn++) /* the whole ring buffer, but not for ever */
+    /* Reads the whole ring buffer. The limit of turns ends the loop if new records keep arriving. */
+    for (int turn = 0; r > 0 && turn < 1024; turn++)
         r = read_some(p, &news);
     return r < 0 ? r : sd_event_add_io(p->needs.event, &w->source, w->fd, EPOLLIN, on_records, p);
 }

@@ -35,8 +35,8 @@ typedef struct KernelWatch {
 void kernel_watch_start(Probes *p);
 void kernel_watch_clear(KernelWatch *watch);
 
-/* Judges the open faults again. Called after a round, when slots may have become known, and after xid_actions has
- * changed. */
+/* Judges the open faults again. Called after a round of probes, when slots may have become known, and after
+ * xid_actions has changed. */
 void kernel_watch_weigh(Probes *p);
 /* Called after a round of probes. From then on, log records lost before the round do not count as a possible fault,
  * since the probes would have shown the fault. */

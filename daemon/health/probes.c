@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 
 enum {
-    ANSWER_MAX = PROBE_STATE_MAX + 16384, /* less than a pipe holds: the child never blocks */
+    ANSWER_MAX = PROBE_STATE_MAX + 16384, /* less than a pipe holds, so the child never blocks */
     KILL_WAIT_SEC = 2,
     HANG_AGAIN_SEC = 5, /* seconds until a probe that hung runs again */
     NOTICE_SEC = 5,     /* seconds between two checks for a cloud's notice, as AWS advises */
@@ -154,7 +154,7 @@ static void judge(Probes *p)
     health_record_update(p, false);
 }
 
-/* Sets since_usec if the answer's level or bad slots differ from those of the answer before. */
+/* Sets since_usec if the answer's level or bad slots differ from those of `before`, or if since_usec was never set. */
 static void date_answer(ProbeAnswer *answer, const ProbeAnswer *before)
 {
     if (answer->since_usec == 0 || answer->level != before->level ||
@@ -472,7 +472,7 @@ static void end_round(Probes *p)
     observe_gpus(p);
     p->is_ready = true;
     if (p->is_full)
-        kernel_watch_note_round(p); /* this call also judges */
+        kernel_watch_note_round(p); /* kernel_watch_note_round() also judges */
     else
         judge(p);
     health_record_update(p, p->is_full && p->n_asks > 0);
@@ -501,7 +501,7 @@ void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear)
         kernel_watch_forget(p);
     }
     if (p->is_ready && p->n_waited == 0)
-        begin_round(p, true); /* else another round follows the one under way */
+        begin_round(p, true); /* else another round follows the round under way */
 }
 
 void probes_note_report(Probes *p, const char *request, const char *report)

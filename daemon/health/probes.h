@@ -32,7 +32,7 @@ enum { PROBE_ASKS_MAX = 8 };
 
 typedef struct ProbeChild {
     Probes *probes;
-    pid_t pid; /* 0: no child. A child that survives SIGKILL stays here, and its probe hangs */
+    pid_t pid; /* 0: no child. After SIGKILL the pid stays here until the child has ended */
     int pidfd, output;
     bool killed;    /* the child exceeded its timeout and was killed */
     bool is_waited; /* the round waits for the child */
@@ -85,7 +85,7 @@ struct Probes {
 
     ProbeChild children[PROBES_MAX];
     int n_waited;       /* number of children that the round waits for */
-    bool is_full;       /* the round under way, or else the last one, runs all probes */
+    bool is_full;       /* the round under way, or else the last round, runs all probes */
     uint64_t full_usec; /* when the next round of all probes begins */
     Gpus gpus;          /* GPUs seen since the boot; a GPU's index is its slot */
     bool gpus_answer;   /* the GPU probe got `gpus` from the driver; false: from the PCI bus only */
@@ -94,8 +94,8 @@ struct Probes {
     /* The last report of `sdtrainer doctor` and the id of its request; empty: no report was requested. */
     char report[RECORD_REPORT_MAX + 1], report_id[RECORD_REQUEST_MAX + 1];
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */
-    bool is_posted;       /* the record in etcd is up to date, except for its ages */
-    Hash posted;          /* hash of the record's content as last put, without ages */
+    bool is_posted;       /* the record in etcd is up to date, except for its times */
+    Hash posted;          /* hash of the record's content as last put, without times */
     EtcdCall *post;       /* the write under way; NULL: none */
     Timer timer;          /* runs until the next round */
     bool is_outdated;     /* the settings have changed since the round under way began */
@@ -108,21 +108,21 @@ void probes_start(Probes *p);
 void probes_clear(Probes *probes);
 /* Called when the settings were read again. A round with all probes follows at once, or after the round under way. */
 void probes_reload(Probes *p);
-/* Called when the node leaves in order: writes that into health/<node>, which stays in etcd. */
+/* Called when the node leaves after a drain: writes left_usec into health/<node>, which stays in etcd. */
 void probes_leave(Probes *p);
 /* Returns whether pid is the child of a probe. */
 bool probes_own(const Probes *probes, pid_t pid);
 
-/* Replaces the answer of the kernel's log by this result. */
+/* Makes the result the answer for the kernel's log, in place of the earlier answer. */
 void probes_note_kernel(Probes *p, const ProbeResult *result);
-/* Accepts a request of kind check, or clear (clear: true), that is not answered yet; a round answers it. kv is
+/* Accepts a request of kind "check", or of kind "clear" if clear is true. A later round answers the request. kv is
  * copied. */
 void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear);
 
 /* Writes the report into health/<node>; request is the id of the request that it answers. */
 void probes_note_report(Probes *p, const char *request, const char *report);
 
-/* Both serve `sdtraind --probe NAME`, which runs the probe in this process and prints its findings. The context
- * comes from the environment variable SDTRAIN_PROBE if set, else from the configuration. */
+/* Both functions serve `sdtraind --probe NAME`, which runs the probe in this process and prints its findings. The
+ * context comes from the environment variable SDTRAIN_PROBE if set, else from the configuration. */
 bool probes_is_child(void);
 int probes_run_one(const DaemonConfig *config, const char *name, Error *err);

@@ -31,7 +31,7 @@ static void start(const Timers *timers, Timer *timer, uint64_t after_usec, Timer
         r = sd_event_source_set_priority(timer->source, priority);
     if (r < 0) {
         Error err = ERROR_INIT;
-        (void)error_errno(&err, r, "cannot arm a timer"); /* passed on below */
+        (void)error_errno(&err, r, "cannot arm a timer"); /* the error is passed on below */
         timers->failed(timers->userdata, &err);
     }
 }

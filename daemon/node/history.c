@@ -79,7 +79,7 @@ static size_t free_place(const History *h)
     return at;
 }
 
-/* Returns the job's entry, a new one if needed. NULL: no place is free. */
+/* Returns the job's entry, or a new entry if the job has none. NULL: no place is free. */
 static JobRun *run_of(History *h, const char *job, const char *submission)
 {
     HistoryRecord *record = &h->record;
@@ -127,7 +127,7 @@ void history_note_world(History *h, const char *job, const char *submission, int
     if (!run || generation <= run->generation)
         return;
     run->generation = generation;
-    run->told = false; /* the leader has started a newer generation than the one reported */
+    run->told = false; /* the leader has started a newer generation than the reported generation */
     history_save(h);
 }
 

@@ -14,7 +14,7 @@ enum {
     RETRY_MSEC = 200,
     FAILED_MSEC = 1000,
     PAUSE_MAX_SEC = 60,
-    RECORD_BYTES = 512, /* etcd's overhead for each record */
+    RECORD_BYTES = 512, /* bytes that a record takes in etcd besides its text */
 };
 
 static void look_later(LogRequests *asks);
@@ -58,7 +58,8 @@ static void remove_lines(LogRequests *asks, const char *id)
     const EtcdOp op = {.kind = ETCD_DELETE,
                        .key =
                            key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
-    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* see on_removed() */
+    /* A failure to delete the lines is ignored, see on_removed(). */
+    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL);
 }
 
 static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
@@ -128,7 +129,7 @@ static void find_ranks(LogRequestRecord *record, const LogTail *tail)
     const size_t n = log_tail_ranks(tail, ranks, RECORD_SLOTS_MAX);
     if (n == 0)
         return;
-    free(record->places); /* an empty list */
+    free(record->places); /* frees the empty list */
     record->places = memory_zeroed(n, sizeof(record->places[0]));
     record->n_places = n;
     for (size_t i = 0; i < n; i++)
@@ -140,7 +141,7 @@ typedef struct Draft {
     LogPart parts[RECORD_SLOTS_MAX];
     char text[LOG_TEXT_MAX + 1];
     size_t n_text;
-    bool tells_any; /* the draft holds lines, or a count of lines that were left out */
+    bool tells_any; /* the draft holds text, or a number of skipped bytes */
 } Draft;
 
 static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, Draft *draft)
@@ -177,7 +178,7 @@ static void read_ranks(const LogRequestRecord *ask, const LogTail *tail, Draft *
             read_rank(tail, place, ask->follow ? MIN(room, share) : room, draft);
             continue;
         }
-        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* a later answer's */
+        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* for a later answer */
         draft->lines.more = true;
     }
     assert(draft->lines.n_parts == n);
@@ -253,7 +254,8 @@ static void refuse(LogRequests *asks, const char *id, const LogRequestRecord *re
     LogLinesRecord lines = {.seq = record->seq, .end = true};
     (void)snprintf(lines.refused, sizeof(lines.refused), "%d readers are served already",
                    LOG_REQUESTS_MAX);
-    (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* at worst the reader times out */
+    /* If the refusal cannot be put, the reader times out. */
+    (void)put_lines(asks, id, &lines, on_refused, asks, NULL);
 }
 
 /* If no place is free, frees the place of the reader whose answer has waited longest, at least
@@ -394,8 +396,9 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
                               key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "",
                                       prefix),
                               on_request_events, asks, &asks->watch);
+    /* After -EACCES an operator may update the roles in etcd, so the right is checked again later. */
     if (r < 0)
-        request_again(asks, r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC); /* the roles may be updated */
+        request_again(asks, r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC);
     else
         asks->ready(asks->userdata);
 }

@@ -6,11 +6,11 @@
  * has asked again. While an ask with `follow` has no new lines, its files are checked five times a second.
  *
  * LOG_REQUESTS_MAX readers have a place. A reader that has not taken its answer for LOG_REQUESTS_UNTAKEN_SEC loses
- * its place to the next new reader. Its answer stays in etcd, and the reader gets a place again when it asks on.
+ * its place to the next new reader. Its answer stays in etcd, and the reader gets a place again with its next ask.
  *
  * Ownership: part of the Manager. Borrows the objects that manager.c sets.
  * Units:     microseconds, bytes.
- * Errors:    logged. An answer that fails is tried again; one that etcd denies is not.
+ * Errors:    logged. An answer that fails is written again, except if etcd denies the right to write it.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ enum {
     LOG_REQUESTS_LOOK_MSEC = 200,
     LOG_REQUESTS_PAUSE_MSEC = 100,              /* the least time between two answers to one ask */
     LOG_REQUESTS_BURST_BYTES = 4 * 1024 * 1024, /* bytes that this node may write at once */
-    LOG_REQUESTS_BYTES_A_SEC = 64 * 1024,       /* bytes a second, in the long run */
+    LOG_REQUESTS_BYTES_A_SEC = 64 * 1024,       /* bytes a second that this node may write */
     LOG_REQUESTS_TAIL_MAX = 1024 * 1024,
     LOG_REQUESTS_UNTAKEN_SEC = 60,
     LOG_REQUESTS_DAMAGED_SEC = 60, /* seconds between two warnings of asks that are passed over */
@@ -37,10 +37,10 @@ typedef struct LogRequest {
     char id[LOG_ID_MAX + 1];
     LogRequestRecord record;
     int64_t answered;   /* seq of the last answer that was put */
-    uint64_t next_usec; /* no answer before that time */
-    uint64_t put_usec;  /* when the answer that the reader has not taken yet was put; 0: none */
+    uint64_t next_usec; /* when the next answer may be written */
+    uint64_t put_usec;  /* when the answer that waits for the reader was put; 0: none waits */
     bool told;          /* the reader has had an answer since it got this place */
-    bool ends;          /* the answer under way is the last one */
+    bool ends;          /* the answer under way is the last answer */
     bool gone;          /* the reader has gone, and its answer is to be removed */
     EtcdCall *call;     /* the write under way; NULL: none */
 } LogRequest;
@@ -53,7 +53,7 @@ struct LogRequests {
     EtcdLease *lease;
     const bool *has_name;          /* whether asks for this node's name are for this daemon */
     void *userdata;                /* passed to `ready` */
-    void (*ready)(void *userdata); /* called when this node may read asks; its record may say so */
+    void (*ready)(void *userdata); /* called once this node may read asks */
 
     LogRequest of[LOG_REQUESTS_MAX];
     EtcdWatch *watch;
@@ -63,12 +63,12 @@ struct LogRequests {
     uint64_t budget_usec; /* when budget_bytes was last updated */
     bool refused_told;    /* the one warning about missing rights was logged */
     Timer damaged;        /* runs after a warning about asks that were passed over */
-    unsigned n_damaged;   /* asks passed over since that warning */
-    char damaged_text[sizeof(((Error *)0)->text)]; /* why the last of them was passed over */
+    unsigned n_damaged;   /* number of asks passed over since the last warning */
+    char damaged_text[sizeof(((Error *)0)->text)]; /* why the last ask was passed over */
 };
 
-/* Checks for the right to read asks, and watches them once the right is granted. manager.c has set its fields
- * before. */
+/* Checks for the right to read asks, and watches the asks once the right is granted. The fields that manager.c sets
+ * must be set before. */
 void log_requests_open(LogRequests *asks);
 void log_requests_clear(LogRequests *asks);
 /* Called when the node has a new lease: the answers expired with the old lease, so they are written again. */

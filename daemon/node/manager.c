@@ -311,8 +311,8 @@ int manager_start(Manager *m, Error *err)
     if (r < 0)
         return r;
     m->hang_tick_usec = clock_boottime_usec();
-    on_alive(m);     /* starts its timer */
-    on_hang_tick(m); /* starts its timer */
+    on_alive(m);     /* also starts the timer of the next call */
+    on_hang_tick(m); /* also starts the timer of the next call */
     return 0;
 }
 

@@ -48,20 +48,20 @@ typedef struct ManagerNeeds {
     void (*check)(void *userdata, const EtcdKeyValue *request, bool clear);
     /* Called for a request of kind "doctor". The report is written into health/<node>. */
     void (*doctor)(void *userdata, const RequestRecord *request);
-    /* Called when the node leaves in order. The program writes that into health/<node>, and then calls
-     * drain_advance(). */
+    /* Called when the node leaves after a drain. The program writes into health/<node> that the node has left, and then
+     * calls drain_advance(). */
     void (*leave_health)(void *userdata);
     bool (*is_health_written)(void *userdata); /* no write of health/<node> is under way */
 } ManagerNeeds;
 
-/* Calls that notify the program; all are set. Those of ranks, worlds and jobs are called as WorkloadEvents
+/* Calls that notify the program; all are set. The calls about ranks, worlds and jobs are made as WorkloadEvents
  * describes. */
 typedef struct ManagerEvents {
     void *userdata;
     void (*registered)(void *userdata); /* the record is in etcd for the first time */
     void (*draining)(void *userdata);   /* a drain begins */
     void (*ticked)(void *userdata, uint64_t now_usec);
-    /* The Manager's work is over: the node has left, or sdtraind must begin anew. The program must end its loop. */
+    /* The Manager's work is over: the node has left, or etcd has another history. The program must end its loop. */
     void (*ended)(void *userdata);
     void (*failed)(void *userdata, const Error *err);    /* as ended(), but with an error */
     void (*lease_changed)(void *userdata, bool renewed); /* false: the lease is lost */
@@ -76,28 +76,28 @@ typedef struct ManagerEvents {
 
 /* The comment of each field names the one file that writes the field; other files only read it. */
 struct Manager {
-    ManagerNeeds needs;       /* manager.c, in manager_new() */
-    ManagerEvents events;     /* manager.c, in manager_new() */
-    EtcdLease *lease;         /* manager.c, in manager_start(); never NULL while the loop runs */
-    Workload workload;        /* the files of daemon/world */
-    OwnNode node;             /* node.c */
-    Watches watches;          /* watch.c */
-    Requests requests;        /* manager.c, in manager_start() */
-    LogRequests log_requests; /* log-requests.c */
-    History history;          /* history.c */
-    Fence fence;              /* fence.c */
+    ManagerNeeds needs;       /* written in manager.c, by manager_new() */
+    ManagerEvents events;     /* written in manager.c, by manager_new() */
+    EtcdLease *lease;         /* written in manager.c, by manager_start(); never NULL in the loop */
+    Workload workload;        /* written in the files of daemon/world */
+    OwnNode node;             /* written in node.c */
+    Watches watches;          /* written in watch.c */
+    Requests requests;        /* written in manager.c, by manager_start() */
+    LogRequests log_requests; /* written in log-requests.c */
+    History history;          /* written in history.c */
+    Fence fence;              /* written in fence.c */
 
-    Timer alive_timer;       /* manager.c: until the next alive message to the trainers */
-    Timer hang_timer;        /* manager.c: until the next check of ranks, the fence and late jobs */
+    Timer alive_timer;       /* manager.c: runs until the next alive message to the trainers */
+    Timer hang_timer;        /* manager.c: runs until ranks, fence and late jobs are checked */
     uint64_t hang_tick_usec; /* manager.c: when hang_timer was last due */
 
     Timer drain_timer;   /* drain.c: the time limit of the drain */
     uint64_t drain_usec; /* drain.c: when sdtraind was told to stop; 0: it was not told */
     bool draining;       /* drain.c: sdtraind was told to stop */
-    bool is_idle;        /* drain.c: draining, and nothing runs any more */
-    bool leaving;        /* drain.c: the record with `left` is being written, or was acknowledged */
+    bool is_idle;        /* drain.c: sdtraind was told to stop, and no rank runs any more */
+    bool leaving;        /* drain.c: the record with `left` is under way, or was acknowledged */
 
-    /* manager.c: etcd was restored from a snapshot, so sdtraind must begin anew */
+    /* manager.c: etcd was restored from a snapshot, so sdtraind must execute itself again */
     bool history_is_over;
 };
 
@@ -108,5 +108,6 @@ int manager_start(Manager *m, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 
-/* Returns whether this sdtraind leaves no process on the node: it has left or begins anew, and no slot is lost. */
+/* Returns whether this sdtraind leaves no process on the node: the node has left or etcd has another history, and no
+ * slot is lost. */
 bool manager_leaves_nothing(const Manager *m);

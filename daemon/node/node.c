@@ -14,15 +14,15 @@
 
 #include <string.h>
 
-/* A transaction has at most 120 compares: one for the node, and two for each world. */
+/* A transaction has at most 120 compares. One is for the node and two are for each world, so 59 worlds fit. */
 enum {
     RETRY_MSEC = 200,
     RIGHTS_MSEC = 30000,
     TOGETHER_MAX = 59,
-    RESTORE_MSEC = 1000, /* minimum time between two writes over a stranger's record */
-    RACE_MSEC = 20,      /* delay of the retry when the stranger has written again meanwhile */
+    RESTORE_MSEC = 1000, /* the least time between two writes over a record of another writer */
+    RACE_MSEC = 20,      /* delay of the next try if the other writer was faster */
     WAIT_MSEC = 1000,    /* delay of the next check whether another machine's lease has ended */
-    QUIET_LEASES = 3     /* a stranger is forgotten after so many lease_sec without a write */
+    QUIET_LEASES = 3     /* number of lease_sec after which a silent writer is forgotten */
 };
 
 static void node_put(OwnNode *node);
@@ -110,7 +110,7 @@ static bool request_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
                                node, &node->rights_call) == 0;
 }
 
-/* Finds out whether nodes share this user. A user that may also write specs is an administrator, or etcd checks no
+/* Finds out whether nodes share the etcd user. A user that may also write specs is an administrator, or etcd checks no
  * rights at all; such a user does not count as shared. */
 static void on_right_to_specs(int r, _unused_ const Error *err,
                               _unused_ const EtcdTxnResult *result, void *userdata)
@@ -213,8 +213,8 @@ static void on_quiet(void *userdata)
     node_touch(node);
 }
 
-/* Puts our record back at once, unless that was done less than a second ago: then waits and reads the key again
- * first, since more may have been written to it. */
+/* Puts our record back at once, unless it was put back less than a second ago: then waits and reads the key again
+ * first, since the key may be written again meanwhile. */
 static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 {
     const uint64_t now = clock_boottime_usec();
@@ -243,7 +243,7 @@ static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 static void yield(OwnNode *node, const EtcdKeyValue *kv, const NodeRecord *record)
 {
     Error err = ERROR_INIT;
-    assert(kv->lease != 0); /* the wait ends with this lease */
+    assert(kv->lease != 0); /* the node waits until this lease ends */
     if (!node->yields) {
         (void)error_set(
             &err, -EEXIST,
@@ -268,8 +268,8 @@ static void on_last_ended(_unused_ int r, _unused_ const Error *err,
     node_look(node);   /* reads the record again; if it still exists, it is overwritten */
 }
 
-/* Revokes the lease of the last life. Its records vanish with the lease, all at once, so that the leader knows that
- * this life is another one. */
+/* Revokes the lease of the previous sdtraind of this node. All records of that sdtraind vanish with the lease at once,
+ * so that the leader knows that another sdtraind runs now. */
 static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
 {
     assert(!node->call && kv->lease == node->last_lease);
@@ -333,11 +333,11 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     }
 }
 
-/* Reads our key again if it is not as we put it. While a call is under way nothing is done: the call's guard fails,
- * or this function is called after the call. */
+/* Reads our key again if another client has changed it. While a call is under way, does nothing: either the guard of
+ * the call fails, or this function is called again after the call. */
 static void make_good(OwnNode *node)
 {
-    if (node->yields && node->seen_removed && !node->call) { /* the holder may have left */
+    if (node->yields && node->seen_removed && !node->call) { /* the other machine may have left */
         node->seen_removed = false;
         node_look(node);
         return;
@@ -354,7 +354,7 @@ static void make_good(OwnNode *node)
 void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
     node->seen_revision = revision;
-    node->seen_removed |= removed; /* a new put does not undo the deletion */
+    node->seen_removed |= removed; /* a later put by another client does not undo the deletion */
     make_good(node);
 }
 
@@ -386,9 +386,9 @@ static bool observe_ranks(const OwnNode *node)
     return is_known;
 }
 
-/* Adds the ranks' records to the transaction that puts the node's record back, so that no reader sees one without
- * the others. Each record is also guarded by the revision of its own key: a delayed put must not replace a newer
- * record. */
+/* Adds the ranks' records to the transaction that puts the node's record back, so that no reader sees the node's record
+ * without the ranks' records. Each record is also guarded by the revision of its own key: a delayed put must not
+ * replace a newer record. */
 static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdOp *ops,
                         char **texts, char (*keys)[KEY_MAX])
 {
@@ -410,7 +410,8 @@ static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards,
     return n;
 }
 
-/* Stops the writers of the n records that were put with the node until etcd has answered. */
+/* Stops the writers of the n ranks' records that are put together with the node's record. release_ranks() starts the
+ * writers again. */
 static void hold_ranks(const OwnNode *node, size_t n)
 {
     for (LocalJob *job = node->needs.workload->jobs; job && n > 0; job = job->next)
@@ -464,8 +465,9 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
             (void)observe_ranks(node);
             retry_later(node);
         }
+        /* After a lost race the next try comes soon, since a leader might accept the other writer's record. */
         if (node->restores && !node->with_ranks && r == 0)
-            look_later(node, RACE_MSEC * USEC_PER_MSEC); /* the leader waits only half a second */
+            look_later(node, RACE_MSEC * USEC_PER_MSEC);
         else
             node_look(node);
         node->restores = false;
@@ -506,7 +508,7 @@ static void node_put(OwnNode *node)
         return;
     }
     if (node->with_ranks &&
-        (workload_has_old_ranks(node->needs.workload) || /* unknown to the leader */
+        (workload_has_old_ranks(node->needs.workload) || /* the old ranks must end first */
          !observe_ranks(node))) {
         node->wanted = true;
         retry_later(node);
@@ -601,5 +603,6 @@ void node_lease_changed(OwnNode *node, EtcdLeaseState state)
     node->lease = 0;
     node->with_ranks = node->registered;
     node_put(node);
-    workload_note_lease(node->needs.workload); /* each record by itself, too: guards may differ */
+    /* Each report of ranks is also written by itself, since the guards of the node's put may fail. */
+    workload_note_lease(node->needs.workload);
 }

@@ -2,10 +2,10 @@
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
  * Two machines may be given the same name, and every client with the right may write the key. So the record is put
- * with a compare, and occupant.h decides whose record is found there. While our lease lives, our record is put back
- * over another's, at most once a second; without a lease we wait until the other machine's lease has run out. A key
- * that was removed is put back. After the loss of the lease the node requests a new one and puts the record back
- * with the same incarnation, together with the records of the ranks that run on.
+ * with a compare, and occupant.h decides whose record is found under the key. While our lease lives, our record is
+ * put back over another client's record, at most once a second; without a lease we wait until the other machine's
+ * lease has run out. A key that was removed is put back. After the loss of the lease the node requests a new lease and
+ * puts the record back with the same incarnation, together with the records of the ranks that run on.
  *
  * Folder:    Ownership: part of the Manager. Units: none. Threads: loop thread only.
  * Errors:    another machine holds the name: name_is_taken is called, and the record waits.
@@ -52,7 +52,7 @@ typedef struct OwnNode {
     SlotGpus gpus;                      /* GPUs that the probes have seen since the boot */
 
     int64_t revision;      /* mod revision of the key as last put or read; 0: there is no key */
-    int64_t seen_revision; /* mod revision of the last change that the watch showed, ours or not */
+    int64_t seen_revision; /* mod revision of the last change of the key that the watch showed */
     bool seen_removed;     /* a change since the last put was a deletion */
     int64_t lease;         /* the lease that the record was put under; 0: the record must be put */
     NodeRecord put;        /* the record as last put */
@@ -64,19 +64,20 @@ typedef struct OwnNode {
 
     int64_t put_lease;  /* lease of the write under way, or of the last write */
     int64_t held_lease; /* lease under which etcd last acknowledged the record; 0: never */
-    int64_t last_lease; /* lease of this sdtraind's last life, from the state folder; 0: unknown */
+    int64_t last_lease; /* lease of the previous sdtraind, from the state folder; 0: unknown */
     bool last_is_ended; /* a revocation of last_lease was requested */
     bool yields;        /* another machine holds the name */
     bool has_name;      /* the record was acknowledged, and the node has not yielded since */
 
-    int64_t stranger_lease, stranger_revision; /* of a stranger's last record; 0: none lately */
+    /* Lease and mod revision of the last record that a stranger, another client, has put; 0: none lately. */
+    int64_t stranger_lease, stranger_revision;
     uint64_t restored_usec; /* when a stranger's record was last overwritten; 0: never */
     bool restores;          /* the put under way overwrites a stranger's record */
     Timer quiet;            /* the stranger is forgotten when this timer ends */
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     bool knows_logs;    /* this node may read requests for its logs, and its record says so */
-    bool is_shared;     /* its user may write every node's record, and is not an administrator */
+    bool is_shared;     /* its etcd user may write every node's record, but not everything */
     EtcdCall *rights_call;
     Timer rights_retry;
 } OwnNode;

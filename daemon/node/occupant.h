@@ -16,8 +16,8 @@
 typedef enum Occupant {
     OCCUPANT_NOBODY,    /* no client keeps the record's lease alive: the record is overwritten */
     OCCUPANT_OURS,      /* this sdtraind wrote the record, but did not receive etcd's answer */
-    OCCUPANT_LAST_LIFE, /* the last life of this sdtraind wrote it: that lease is revoked first */
-    OCCUPANT_STRANGER,  /* another client wrote it while our lease lives: our record is put back */
+    OCCUPANT_LAST_LIFE, /* the node's previous sdtraind wrote the record: its lease is revoked */
+    OCCUPANT_STRANGER,  /* another client's record, while our lease lives: ours is put back */
     OCCUPANT_HOLDER,    /* another machine holds the name: this node waits */
 } Occupant;
 
@@ -25,8 +25,8 @@ typedef struct OccupantFacts {
     int64_t lease;      /* lease of the record; 0: none */
     bool has_our_words; /* the record is valid, and has our machine id and our incarnation */
     int64_t own_lease;  /* lease that this sdtraind keeps alive; 0: none now */
-    int64_t held_lease; /* our record's lease as last acknowledged in this life; 0: never */
-    int64_t last_lease; /* lease of the last life, from the state folder; 0: unknown */
+    int64_t held_lease; /* lease under which etcd last acknowledged our record; 0: never */
+    int64_t last_lease; /* lease of the previous sdtraind, from the state folder; 0: unknown */
 } OccupantFacts;
 
 Occupant occupant_judge(const OccupantFacts *facts);

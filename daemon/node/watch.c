@@ -79,8 +79,8 @@ static void on_rendezvous(const Watches *w, const EtcdEvent *e, const char *rest
     rendezvous_record_clear(&record);
 }
 
-/* Kills the ranks of a quarantined node at once, without waiting for a new world: their results may be wrong. Each
- * cause counts by itself; a cause against another machine that had this name does not count. */
+/* Kills the ranks of a quarantined node at once, without waiting for a new world: their results may be wrong. A cause
+ * against another machine that had this name, or for another job than the rank's, does not count. */
 static void on_cordon(const Watches *w, const EtcdEvent *e, const char *name)
 {
     CordonRecord cordon;

@@ -127,7 +127,8 @@ static void remove_slots(const CgroupBase *base)
     struct dirent *entry;
     while (folder && (entry = readdir(folder)))
         if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
-            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* see the base's rmdir */
+            /* If a slot's folder stays, rmdir() of the base folder fails, and that error is reported. */
+            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR);
     if (folder)
         (void)closedir(folder);
 }

@@ -19,12 +19,12 @@ typedef struct CgroupBase {
 
 /* Finds the cgroup of this process and makes the base folder in it. */
 int cgroup_open(CgroupBase *ret, const char *run_dir, Error *err);
-/* Kills all processes inside, which may take up to 2 s, and removes all folders, which may take 2 s more. Called at
- * start and at end. */
+/* Kills all processes in the base folder and its slots, which may take up to 2 s, and removes these folders, which may
+ * take 2 s more. Called at start and at end. */
 int cgroup_destroy(const CgroupBase *base, Error *err);
 
-/* Makes the slot's folder. *ret_folder is the folder's descriptor for clone3; *ret_events is that of its
- * cgroup.events, to poll for POLLPRI. */
+/* Makes the slot's folder. *ret_folder is the folder's descriptor for clone3; *ret_events is the
+ * descriptor of the folder's cgroup.events, to poll for POLLPRI. */
 int cgroup_make_slot(const CgroupBase *base, int slot, int *ret_folder, int *ret_events,
                      Error *err);
 /* Sends SIGKILL to every process in the slot's cgroup, also to processes that are forked meanwhile. */

@@ -46,8 +46,8 @@ static void open_half(const LogTail *tail, int rank, const char *suffix, Half *r
     ret->fd = TAKE_FD(fd);
 }
 
-/* Moves the place to the last `bytes` of both halves, after the line that is cut there. Returns the number of bytes
- * before the place. */
+/* Moves the place to where the last `bytes` bytes of the two halves begin, and from inside a line on to the next line.
+ * Returns the number of bytes before the place. */
 static int64_t go_to_tail(const Half *halves, int64_t bytes, LogPlace *place)
 {
     const Half *half = &halves[PRESENT];
@@ -80,9 +80,9 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
     while (at < HALVES && (halves[at].fd < 0 || halves[at].file != place->file))
         at = at == PRESENT ? OLD : HALVES;
     if (at == HALVES) {
-        const bool lost = place->file != 0; /* the log has turned over twice since */
+        const bool lost = place->file != 0; /* the log has turned over twice since the last read */
         skipped = MAX(go_to_tail(halves, tail->tail_bytes, place), (int64_t)lost);
-    } else if (halves[at].size < place->offset) { /* a job of that name has begun the file anew */
+    } else if (halves[at].size < place->offset) { /* a later job of that name emptied the file */
         place->offset = 0;
     } else if (left_of(halves, at, place->offset) > LOG_TAIL_BEHIND_MAX + tail->tail_bytes) {
         const int64_t left = left_of(halves, at, place->offset);
@@ -95,8 +95,8 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
     return skipped;
 }
 
-/* Returns how many of the n bytes are handed out: whole lines if there are any, else all bytes, unless the end of
- * the line is still expected. */
+/* Returns how many of the n bytes are handed out: all whole lines. Without a whole line: all bytes, but none if the
+ * line waits for its end and has less than LOG_TAIL_LINE_MAX bytes. */
 static size_t whole_lines(const char *text, size_t n, bool waits)
 {
     const char *last = memrchr(text, '\n', n);

@@ -15,7 +15,7 @@ enum { READ_BYTES = 16 * 1024, DRAIN_ROUNDS = 64 };
 
 struct RankLog {
     char path[700];
-    char log_dir[512], job[64]; /* the job's old logs are removed when the disk is full */
+    char log_dir[512], job[64]; /* say whose old logs are removed when the disk is full */
     int pipe, file;
     sd_event_source *source;
     int64_t max_bytes, written;

@@ -23,9 +23,9 @@
 enum {
     ROUNDS = 20,
     ROUND_MSEC = 100,
-    LOCK_SEC = 5,         /* wait for a sdtraind that has just been killed */
-    KEEPER_LOCK_SEC = 40, /* wait for an earlier keeper; with START_SEC below TimeoutStartSec= */
-    START_SEC = 40,
+    LOCK_SEC = 5,         /* seconds to wait for a sdtraind that has just been killed */
+    KEEPER_LOCK_SEC = 40, /* seconds to wait for the keeper of an earlier sdtraind */
+    START_SEC = 40, /* seconds to wait for old ranks. Both waits end before TimeoutStartSec= */
     KEEPER_SEC = 600,
     PROC_PIECE_BYTES = 64 * 1024,
     PROC_FILE_MAX = 8 * 1024 * 1024 /* more than the kernel accepts as an environment */
@@ -83,7 +83,7 @@ static int marked_slot(pid_t pid, const char *run_dir)
         if (strncmp(text + at, mark, (size_t)n) != 0)
             continue;
         const long number = strtol(text + at + n, &end, 10);
-        if (end > text + at + n && !*end) /* else the run_dir is another, with a colon */
+        if (end > text + at + n && !*end) /* else the mark is of a run_dir with a colon */
             slot = (int)number;
     }
     return slot;
@@ -95,7 +95,7 @@ bool orphans_has_owner_tag(pid_t pid, const char *run_dir, int slot)
     return marked >= 0 && (slot < 0 || marked == slot);
 }
 
-/* Parent and session of a process; negative: the process has ended. */
+/* Parent and session of a process; both are negative if the process has ended. */
 typedef struct Place {
     int parent, session;
 } Place;
@@ -111,8 +111,8 @@ static Place place_of(pid_t pid)
     return place;
 }
 
-/* Returns whether the process is left of an earlier life. sessions NULL: the sessions are unknown, only the mark
- * counts. */
+/* Returns whether an earlier sdtraind has left the process behind. sessions NULL: the sessions are unknown, and only
+ * the mark counts. */
 static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
 {
     if (orphans_has_owner_tag(pid, run_dir, -1))
@@ -124,7 +124,8 @@ static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
     return false;
 }
 
-/* Kills all processes that are left. Returns their number, and the pidfd of the first one in *ret_pidfd. */
+/* Kills all processes that an earlier sdtraind has left. Returns their number, and the pidfd of the first process in
+ * *ret_pidfd. */
 static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd)
 {
     _cleanup_dir_ DIR *proc = opendir("/proc");
@@ -140,7 +141,8 @@ static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd
         _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (pidfd < 0 || !is_left(pid, run_dir, sessions))
             continue;
-        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* may have ended */
+        /* The signal fails if the process has just ended. */
+        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
         if (n++ == 0)
             *ret_pidfd = TAKE_FD(pidfd);
     }
@@ -157,13 +159,13 @@ static int end_left(const char *run_dir, RankSessions *sessions, Error *err)
         if (round == 0)
             log_warning("killed %d process(es) that an earlier life left in %s", n, run_dir);
         struct pollfd p = {.fd = pidfd, .events = POLLIN};
-        (void)poll(&p, 1, ROUND_MSEC); /* until it has ended, or ROUND_MSEC */
+        (void)poll(&p, 1, ROUND_MSEC); /* waits until one process has ended, at most ROUND_MSEC */
     }
     return error_set(err, -ETIMEDOUT, "%s: a process of an earlier life survives SIGKILL", run_dir);
 }
 
-/* Ends everything that an earlier life left, and waits at most patience_sec for the end. A process inside a driver,
- * or on a busy machine, may take long to end; giving up early would leave its cgroup behind for ever. */
+/* Ends all processes that an earlier sdtraind has left, and waits at most patience_sec for their end. A process inside
+ * a driver, or on a busy machine, may take long to end; giving up early would leave its cgroup behind for ever. */
 static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *sessions,
                  int patience_sec, Error *err)
 {
@@ -171,7 +173,7 @@ static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *s
     for (bool told = false;; told = true) {
         int r = cgroup_destroy(cgroups, err);
         int q =
-            end_left(run_dir, sessions, r < 0 ? NULL : err); /* also if the previous step failed */
+            end_left(run_dir, sessions, r < 0 ? NULL : err); /* even if cgroup_destroy() failed */
         r = r < 0 ? r : q;
         if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
             return r;
@@ -230,7 +232,7 @@ int orphans_lock(const char *run_dir, int *ret_fd, Error *err)
         (void)nanosleep(&pause, NULL); /* flock() has no timeout */
     }
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    (void)fcntl(fd, F_SETLK, &lock); /* if this fails, another sdtraind waits longer for us */
+    (void)fcntl(fd, F_SETLK, &lock); /* if this call fails, another sdtraind waits longer for us */
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -280,7 +282,7 @@ int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **
         return error_errno(err, -errno, "cannot start the keeper");
     if (pid == 0)
         keep(parent_fd, run_dir, cgroups, sessions);
-    *ret_sessions = sessions; /* mapped until this process ends */
+    *ret_sessions = sessions; /* the page stays mapped until this process ends */
     *ret_pid = pid;
     return 0;
 }

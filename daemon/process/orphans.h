@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* orphans.h - finds and ends processes that an earlier life of this instance left behind.
+/* orphans.h - finds and ends processes that an earlier sdtraind left behind.
  *
  * A rank that outlives its sdtraind would hold its devices and train on in a world that is over. The keeper, a small
  * process that is started before everything except the lock, outlives sdtraind until it has ended all ranks, however
@@ -7,9 +7,9 @@
  *
  * Every process started for a rank carries SDTRAIN_OWNER=<run_dir>:<slot> in its environment, and its children
  * inherit that mark. One sdtraind at a time holds the lock of a run_dir, so a marked process without its sdtraind is
- * an orphan. A process that has cleared its environment is recognised by its session, which is that of its rank
- * unless the process has made another. sdtraind and its keeper share the sessions of living ranks only in memory: a
- * number in a file might belong to another process by the time it is read.
+ * an orphan. A process that has cleared its environment is recognised by its session, which is its rank's session
+ * unless the process has made a session of its own. sdtraind and its keeper share the sessions of living ranks only in
+ * memory: a number in a file might belong to another process by the time it is read.
  *
  * Ownership: none.
  * Units:     none.
@@ -36,15 +36,15 @@ bool orphans_has_owner_tag(pid_t pid, const char *run_dir, int slot);
  * minutes). */
 int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
 
-/* Takes the lock of run_dir for the life of this process and its keeper. Waits at most 40 s for the keeper of an
- * earlier life, and 5 s for another sdtraind; then returns -EBUSY. */
+/* Takes the lock of run_dir until both this process and its keeper have ended. Waits at most 40 s for the keeper of an
+ * earlier sdtraind, and at most 5 s for another sdtraind; then returns -EBUSY. */
 int orphans_lock(const char *run_dir, int *ret_fd, Error *err);
-/* The session of the rank in each slot; 0: none. The memory stays mapped for the life of this process. */
+/* The session of the rank in each slot; 0: none. The memory stays mapped until this process ends. */
 typedef struct RankSessions {
     _Atomic pid_t of[RECORD_SLOTS_MAX];
 } RankSessions;
 
-/* Starts the keeper. *ret_pid is its pid, a child of this process; *ret_sessions is shared with the keeper. */
+/* Starts the keeper, a child of this process. *ret_pid is the keeper's pid; *ret_sessions is shared with the keeper. */
 int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **ret_sessions,
                  pid_t *ret_pid, Error *err);
 

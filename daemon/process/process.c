@@ -134,8 +134,8 @@ bool process_reap(Process *p, siginfo_t *ret)
     if (p->exited || waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG | WNOWAIT) < 0 ||
         ret->si_pid == 0)
         return false;
-    process_kill(p); /* kills what the program started; the pid is valid until it is reaped */
-    (void)waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG); /* cannot fail: it was seen above */
+    process_kill(p); /* kills what the program started; its pid is valid until waitid() */
+    (void)waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG); /* cannot fail: the end was seen */
     p->exited = true;
     p->exit_source = sd_event_source_disable_unref(p->exit_source);
     return true;

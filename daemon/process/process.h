@@ -47,7 +47,7 @@ typedef struct ProcessProgram {
     char *const *argv; /* as in SpawnRequest */
     int program;       /* as in SpawnRequest */
     char *const *environment;
-    int output; /* standard output and error; process_start() closes it */
+    int output; /* for standard output and error; process_start() closes it */
 } ProcessProgram;
 
 /* Starts the program in its slot, which must be clear. On error the caller must close *ret, too. */

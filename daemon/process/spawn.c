@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { FIRST_FREE_FD = 10 }; /* sources are moved here or above: the child uses 0 to 3 */
+enum { FIRST_FREE_FD = 10 }; /* descriptors are moved here or above: the child uses 0 to 3 */
 
 typedef struct ChildFds {
     int null, output, channel, program;
@@ -34,7 +34,7 @@ static _noreturn_ void child_fail(const char *what, const char *path)
 static void leave_privileges(void)
 {
     char text[8] = {0};
-    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC); /* not open in the program */
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC); /* closed by exec */
     (void)!read(fd, text, sizeof(text));
     if (text[0] == '-')
         (void)!pwrite(fd, "0", 1, 0); /* only lowering the value can be refused */
@@ -68,7 +68,7 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
         child_fail("cannot place descriptors for ", path);
     (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
-    if (fds.program >= 0) /* returns for a script: its interpreter cannot open a CLOEXEC file */
+    if (fds.program >= 0) /* fails for a script: its interpreter cannot open a CLOEXEC file */
         (void)syscall(SYS_execveat, fds.program, "", request->argv, request->environment,
                       AT_EMPTY_PATH);
     (void)execve(path, request->argv, request->environment);
@@ -90,7 +90,7 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, pid
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     _cleanup_fd_ int procs = -EBADF;
-    if (pid < 0 && errno == ENOSYS) { /* from sandboxes that cannot inspect clone3's arguments */
+    if (pid < 0 && errno == ENOSYS) { /* sandboxes that can't inspect clone3 refuse it */
         if (cgroup >= 0 && (procs = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
             return -errno;
         fds.cgroup_procs = procs;

@@ -27,7 +27,7 @@ typedef struct SpawnRequest {
     int output;  /* standard output and error; negative: this process's own */
     int channel; /* descriptor 3; negative: none */
     int cgroup;  /* folder of a cgroup v2; negative: the child stays in this process's cgroup */
-    bool *ret_inside; /* whether the child is in that cgroup, which may refuse it; may be NULL */
+    bool *ret_inside; /* whether the child is in `cgroup`, which may refuse it; may be NULL */
 } SpawnRequest;
 
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err);

@@ -81,7 +81,7 @@ static void put_world(const ResumePoint *resume)
     (void)put(key_of("lab", KEY_SECRETS, "a", key), secret_text, 0);
     stored = find(key);
     assert_non_null(stored);
-    stored->modified = at; /* as if both were written in one transaction */
+    stored->modified = at; /* as if secret and world were written in one transaction */
     job_set_world(job_get(&w, "a"), &world, at);
     says(&home, FIRST_SLOT, CHANNEL_HELLO, 0);
     says(&home, SECOND_SLOT, CHANNEL_HELLO, 0);

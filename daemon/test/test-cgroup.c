@@ -22,10 +22,10 @@ static const char *const kernel_files[] = {"cgroup.events", "cgroup.kill", "cgro
 
 /* How the fake kernel behaves, and what it has counted. */
 static int n_polls, n_pauses;
-static int empty_at_poll;         /* at this poll the base becomes empty; 0: it never does */
-static int busy_for;              /* so many rmdirs of the base fail with EBUSY */
-static bool is_removed_meanwhile; /* a read fails because the folder was removed */
-static bool no_kill;              /* as Linux before 5.14, without cgroup.kill */
+static int empty_at_poll;         /* the base is empty from this poll on; 0: it never is */
+static int busy_for;              /* number of rmdirs of the base that fail with EBUSY */
+static bool is_removed_meanwhile; /* a read fails as if the folder had been removed */
+static bool no_kill;              /* there is no cgroup.kill, as in Linux before 5.14 */
 static pid_t killed[8];
 static size_t n_killed;
 
@@ -201,7 +201,7 @@ static void it_lies_where_this_process_is(_unused_ void **state)
     assert_int_equal(strlen(base.path), strlen(begin) + 16);
     assert_int_equal(stat(base.path, &st), 0);
     assert_true(S_ISDIR(st.st_mode));
-    assert_int_equal(cgroup_open(&again, RUN_DIR, &err), 0); /* made by an earlier life */
+    assert_int_equal(cgroup_open(&again, RUN_DIR, &err), 0); /* the folder exists */
     assert_string_equal(again.path, base.path);
     assert_int_equal(cgroup_open(&other, RUN_DIR "2", &err), 0);
     assert_string_not_equal(other.path, base.path);
@@ -293,7 +293,7 @@ static void each_slot_has_its_own(_unused_ void **state)
 {
     make_slot(1);
     make_slot(10);
-    make_slot(1); /* made by an earlier life */
+    make_slot(1); /* as an earlier sdtraind leaves the slot */
     assert_int_equal(cgroup_kill_slot(&base, 1), 0);
     expect_text(path_in(slot_folder(1), "cgroup.kill"), "1");
     expect_text(path_in(slot_folder(10), "cgroup.kill"), "");
@@ -357,12 +357,12 @@ static void whoever_lives_inside_is_seen(_unused_ void **state)
         set_text(path_in(root, "events"), cases[i].text);
         _cleanup_fd_ int fd = open(path_in(root, "events"), O_RDONLY | O_CLOEXEC);
         assert_int_equal(cgroup_is_populated(fd), cases[i].is);
-        assert_int_equal(cgroup_is_populated(fd), cases[i].is); /* reads from the beginning */
+        assert_int_equal(cgroup_is_populated(fd), cases[i].is); /* each call reads the whole file */
     }
     _cleanup_fd_ int full = open(path_in(base.path, "cgroup.events"), O_RDONLY | O_CLOEXEC);
     _cleanup_fd_ int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(cgroup_is_populated(full), 0);
-    assert_int_equal(cgroup_is_populated(none), -EBADMSG); /* not the result of an earlier read */
+    assert_int_equal(cgroup_is_populated(none), -EBADMSG); /* no earlier result is used */
     assert_int_equal(cgroup_is_populated(-1), -EBADF);
     is_removed_meanwhile = true;
     assert_int_equal(cgroup_is_populated(0), 0);

@@ -262,7 +262,8 @@ static void test_stranger_with_our_mark_lives(_unused_ void **state)
         (void)execle("/bin/sleep", "sleep", "1000", NULL, (char *[]){mark, NULL});
         _exit(1);
     }
-    assert_int_equal(kill(node->pid, SIGKILL), 0); /* the keeper and the next life look for marks */
+    /* After this kill the keeper and the next sdtraind look for processes with marks. */
+    assert_int_equal(kill(node->pid, SIGKILL), 0);
     assert_int_equal(lab_wait_end(lab, node), -SIGKILL);
     NodeRecord before;
     assert_true(lab_node_record(lab, 0, &before));
@@ -286,7 +287,7 @@ static void expect_no_orphan(int signal, const char *settings)
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     assert_int_equal(lab_wait_end(lab, node), -signal);
 
-    /* The next life registers anew, and starts no rank of the old world. */
+    /* The next sdtraind registers the node again, and starts no rank of the old world. */
     NodeRecord before;
     assert_true(lab_node_record(lab, 0, &before));
     (void)lab_spawn_node(lab, 0, "\"slots\": 2", NULL);
@@ -394,7 +395,7 @@ static void test_lost_slot_clears_without_a_trace(_unused_ void **state)
     RanksRecord ranks;
     assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
     pid_t pid = ranks.ranks[0].pid;
-    (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1); /* on the other node */
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1); /* a world on the other node */
     const uint64_t lost = 1, none = 0;
     lab_wait(lab, has_lost_slot, &lost);
     RankReport report = exited_report(lab, 1);

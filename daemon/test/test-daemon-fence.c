@@ -125,7 +125,7 @@ static bool is_registered(Lab *lab, _unused_ const void *where)
 }
 
 /* The node is frozen while its lease runs out and the world moves on without it. When the node runs again, it finds
- * that out and kills the ranks of the old world. */
+ * the new world and kills the ranks of the old world. */
 static void test_lease_gone_and_world_moved(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -143,7 +143,7 @@ static void test_lease_gone_and_world_moved(_unused_ void **state)
     assert_int_equal(kill(node->pid, SIGCONT), 0);
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
-    lab_wait(lab, is_registered, NULL); /* the ranks' report may be written first */
+    lab_wait(lab, is_registered, NULL); /* the ranks' report may come before the record */
 }
 
 /* The world moves just before the daemon writes a commit: the guard of the write refuses the commit. */
@@ -180,8 +180,8 @@ static void test_lost_answer_commits_once(_unused_ void **state)
     assert_int_equal(record.commits[1].step, 10);
 }
 
-/* Another writer, such as the leader, has written checkpoints/<job>: the commits are added to its record, and
- * unknown fields survive. */
+/* Another writer, such as the leader, has written checkpoints/<job>: the commits are added to that writer's
+ * record, and unknown fields survive. */
 static void test_commit_keeps_what_others_wrote(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -235,7 +235,7 @@ static void test_name_of_another_machine_is_waited_for(_unused_ void **state)
     NodeRecord still;
     assert_true(lab_node_record(lab, 0, &still));
     assert_string_equal(still.address, "10.0.0.9");
-    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* not this machine's key yet */
+    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* another machine has this name */
     testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", lease + strlen("--lease="), NULL);
     lab_wait(lab, is_registered_here, NULL);
     lab_wait(lab, has_health, NULL);

@@ -116,7 +116,7 @@ static bool has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
-/* Returns whether the part is in the file in which the daemon keeps the kernel log's state for its next life. */
+/* Returns whether the part is in the file in which the daemon keeps the kernel log's state for the next daemon. */
 static bool has_kept(Lab *lab, const void *part)
 {
     char path[400];
@@ -151,7 +151,7 @@ static void test_xid_isolates_at_once(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
     NodeRecord record;
-    assert_true(lab_node_record(h.lab, 0, &record)); /* registered, so its probes have run */
+    assert_true(lab_node_record(h.lab, 0, &record)); /* a registered node has run its probes */
     assert_int_equal(record.verdict, NODE_HEALTHY);
     lab_wait(h.lab, has_health, "2 GPUs, driver 570.86");
     storm(&h, 1, 1099);
@@ -162,15 +162,15 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
     lab_wait(h.lab, has_health, "a reboot, then sdctl node uncordon");
     /* Waits until the state is saved: the kernel would show the next daemon all records again, but a FIFO delivers
-     * each once. */
+     * each record once. */
     lab_wait(h.lab, has_kept, "\"next\":1103");
 
     (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped: the pid is valid */
     (void)lab_wait_end(h.lab, h.node);
-    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as the end of its lease would */
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* stands for the end of the lease */
     h.node = lab_start_node(h.lab, 0, h.settings, NULL);
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
-    /* As after a restart, the ring buffer is read again, with a new record. */
+    /* Writes the records of the ring buffer again, as read after a restart, and one new record. */
     log_kernel(&h, "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n"
                    "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
                    "4,1103,4,-;NVRM: Xid (PCI:0000:5e:00): 64, row remapper failed\n");
@@ -275,7 +275,7 @@ static void test_programs_of_several_submissions_fail_on_one_gpu(_unused_ void *
         lab_put_spec(h.lab, "a");
         (void)lab_put_world(h.lab, "a", i, (LabRun[]){{0, 2}}, 1); /* in slot 1 */
         lab_wait(h.lab, lab_all_in_state, &(LabWhere){"a", i, 0, RANK_READY});
-        for (int k = 0; k < 3; k++) { /* slot 0 has no rank: no submission counts */
+        for (int k = 0; k < 3; k++) { /* slot 0 has no rank, so its faults do not count */
             (void)snprintf(line, sizeof(line),
                            "4,%d,1,-;NVRM: Xid (PCI:0000:5e:00): 31, pid=7\n"
                            "4,%d,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=8\n",
@@ -354,7 +354,7 @@ static void test_rounds(_unused_ void **state)
     assert_int_equal(file_write(path, "4: ACTIVE\n", 10, 0, NULL), 0);
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
     say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\", \"uuid\": \"GPU-a\"}]}");
-    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "GPU-b"})); /* missing without a message */
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "GPU-b"})); /* NVML lacks GPU-b */
     say_nvml(&h, healthy_gpus);
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
     say_nvml(&h, "{"); /* a library that fails is a finding, not a crash */
@@ -377,7 +377,7 @@ static void test_log_that_cannot_be_read(_unused_ void **state)
         NULL);
     NodeRecord record;
     assert_true(lab_node_record(h.lab, 1, &record));
-    assert_int_equal(record.verdict, NODE_DRAIN); /* its GPU is missing, too */
+    assert_int_equal(record.verdict, NODE_DRAIN); /* the node's GPU is missing, too */
     assert_non_null(strstr(record.evidence, "1 GPUs are expected"));
     lab_wait(h.lab, node1_has_health, "log can't be read");
     (void)lab_start_node(h.lab, 2, "\"kernel_log\": \"off\", \"nvml\": \"no-such-nvml\"", NULL);
@@ -441,9 +441,9 @@ static void test_spot_notice(_unused_ void **state)
 
     (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped: the pid is valid */
     (void)lab_wait_end(h.lab, h.node);
-    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as the end of its lease would */
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* stands for the end of the lease */
     h.node = lab_start_node(h.lab, 0, h.settings, NULL);
-    assert_true(lab_node_record(h.lab, 0, &record)); /* already in its first record */
+    assert_true(lab_node_record(h.lab, 0, &record)); /* the notice is in the first record */
     assert_int_equal(record.verdict, NODE_DRAIN);
     end_host(&h);
     endpoint_stop(cloud);

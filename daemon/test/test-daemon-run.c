@@ -203,7 +203,7 @@ static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
     lab_submit(lab, "11111111111111111111111111111111");
     for (size_t i = 0; i < ELEMENTSOF(phases); i++)
         lab_put_phase(lab, "a", 1, phases[i], true, phases[i] == PHASE_RESIZING);
-    /* The end of another job shows that the node has read the phases before it. */
+    /* The end of another job shows that the node has read the phases that were written before. */
     lab_put_spec(lab, "b");
     lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false);
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 4}}, 1);
@@ -224,7 +224,7 @@ static bool is_known(Lab *lab, _unused_ const void *userdata)
 }
 
 /* The address of rank 0 in etcd may be from an earlier world or an earlier job of that name. The rank waits for the
- * present one. */
+ * address of the present world. */
 static void test_stale_rendezvous(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();

@@ -22,7 +22,7 @@ typedef struct Lab {
     int trainer;
     Doctor doctor;
     int n_told;
-    char id[64], report[RECORD_REPORT_MAX + 1]; /* of the last call of told() */
+    char id[64], report[RECORD_REPORT_MAX + 1]; /* arguments of the last call of told() */
 } Lab;
 
 static Lab lab;

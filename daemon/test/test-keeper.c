@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-keeper.c - only one sdtraind has a run_dir, and its keeper ends the processes that it leaves. */
+/* test-keeper.c - only one sdtraind has a run_dir, and its keeper ends the processes that sdtraind leaves. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "daemon/test/testing-orphans.h"
@@ -153,8 +153,8 @@ static pid_t begin_sdtraind(pid_t bare, pid_t stranger, pid_t *ret_keeper)
     return pid;
 }
 
-/* Ranks are killed when their sdtraind has ended, those with a mark and those with only a session; no other process
- * is. */
+/* Ranks are killed when their sdtraind has ended, ranks with a mark and ranks with only a session. No other process
+ * is killed. */
 static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
 {
     char text[64];
@@ -182,7 +182,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     fake->destroys[0] = -EBUSY;
     assert_int_equal(kill(sdtraind, SIGKILL), 0);
     expect_killed(sdtraind);
-    expect_killed(marked); /* reaps it: a session exists as long as its leader is a zombie */
+    expect_killed(marked); /* reaps the rank: a session exists as long as its leader is a zombie */
     expect_killed(bare);
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);

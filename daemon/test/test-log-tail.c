@@ -110,7 +110,7 @@ static void a_reader_begins_at_a_line_of_the_tail(_unused_ void **state)
     tail.tail_bytes = 7;
     expect("three\n", 8, false);
     place = (LogPlace){.rank = 4};
-    tail.tail_bytes = 5; /* begins after the line that is cut */
+    tail.tail_bytes = 5; /* the reader begins after the line that is cut */
     expect("", 14, false);
     place = (LogPlace){.rank = 4};
     tail.tail_bytes = 100;
@@ -127,7 +127,7 @@ static void a_tail_may_begin_in_the_old_file(_unused_ void **state)
     expect("three\n", 0, false);
     for (int64_t bytes = 10; bytes <= 14; bytes += 4) {
         place = (LogPlace){.rank = 4};
-        tail.tail_bytes = bytes; /* 10: "two\n" of the old file; 14: both its lines */
+        tail.tail_bytes = bytes; /* the last 10 begin with "two\n", the last 14 with "one\n" */
         expect(bytes == 10 ? "two\n" : "one\ntwo\n", bytes == 10 ? 4 : 0, true);
         expect("three\n", 0, false);
     }
@@ -183,7 +183,7 @@ static void who_is_too_far_behind_is_set_to_the_tail(_unused_ void **state)
     assert_true(piece.skipped == 0 && piece.n > 0 && piece.n % 64 == 0 && piece.more);
     place = before;
     append("rank4.log", "y\n");
-    expect("y\n", most, false); /* begins after the line that is cut */
+    expect("y\n", most, false); /* the reader begins after the line that is cut */
 
     turn_over();
     append_lines("rank4.log", 128);
@@ -242,7 +242,7 @@ static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
     birth_r = -1;
     expect("", 0, false);
     birth_r = 0;
-    for (int i = 0; i < 64; i++) { /* the number in a record is positive */
+    for (int i = 0; i < 64; i++) { /* the number that names a file must be positive */
         birth_sec = (int64_t)((UINT64_C(1) << 63) >> (i % 32)) / 1000000007 + i;
         place = (LogPlace){.rank = 4};
         expect("one\n", 0, false);

@@ -91,19 +91,19 @@ static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
         assert_false(is_refused(numbered("r", i), 1 + i % 2));
     }
     let_pass(LOG_REQUESTS_UNTAKEN_SEC - 2);
-    for (int i = 0; i < TAKEN; i++) /* these readers take their answers, and get no other */
+    for (int i = 0; i < TAKEN; i++) /* these readers take their answers, and then get none */
         ask(numbered("r", i), 2 + i % 2);
     ask("early", 1);
     assert_true(is_refused("early", 1));
     let_pass(3);
-    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* in places of readers that took nothing */
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* take the places of silent readers */
         ask(numbered("new", i), 1);
         assert_false(is_refused(numbered("new", i), 1));
     }
     ask("more", 1);
     assert_true(is_refused("more", 1));
     for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++)
-        withdraw(numbered("r", i)); /* the fake etcd holds only so many keys */
+        withdraw(numbered("r", i)); /* makes room in the fake etcd, which holds few keys */
     let_pass(2 * LOG_REQUESTS_UNTAKEN_SEC);
     for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) {
         ask(numbered("newer", i), 1);
@@ -121,7 +121,7 @@ static void whoever_comes_back_is_served(_unused_ void **state)
     let_pass(LOG_REQUESTS_UNTAKEN_SEC + 1);
     ask("new", 1);
     assert_false(is_refused("r0", 1));
-    ask("r0", 2); /* in the place of another reader that took nothing */
+    ask("r0", 2); /* takes the place of a reader that took no answer */
     assert_false(is_refused("r0", 2));
     withdraw("r2");
     assert_null(lines_key("r2"));

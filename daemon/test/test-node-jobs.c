@@ -201,7 +201,7 @@ static void more_ranks_have_first_steps_that_are_no_shorter(_unused_ void **stat
     assert_killed(&n1, 0, true);
 }
 
-/* The new job's steps may take a hundred times as long. */
+/* The new job's steps may take a hundred times as long as the old job's steps. */
 static void
 nothing_is_known_of_the_first_steps_of_a_job_that_was_submitted_again(_unused_ void **state)
 {

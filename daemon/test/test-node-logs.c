@@ -13,7 +13,7 @@
 
 enum {
     READER_LEASE = 4711,    /* the lease of a reader's ask */
-    HUGE_BYTES = 512 << 20, /* the most that ops/mutants lets a test write; test-logs has 100 GiB */
+    HUGE_BYTES = 512 << 20, /* ops/mutants lets a test write no more */
 };
 
 static char logs[] = "/tmp/sdtrain-logs-XXXXXX";
@@ -162,7 +162,7 @@ static void a_rank_that_has_not_begun_is_waited_for(_unused_ void **state)
     ask_on(2, true);
     append("rank0.log", "begun\n");
     wait_for(2, "begun\n");
-    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* for all ranks */
+    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* an ask for all ranks */
     expect_of("r2", 1, "");                                   /* empty, since tail_bytes is 0 */
     assert_int_equal(lines.n_parts, 1);
     assert_true(lines.end && !lines.parts[0].missing);
@@ -317,7 +317,7 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
     assert_true(n > BURST * 3 / 4 && n <= BURST);
     pass(10 * USEC_PER_SEC);
     settle();
-    expect(seq, NULL); /* the ask that waited */
+    expect(seq, NULL); /* the answer to the ask that waited */
     n = drink(&seq);
     assert_true(n > 5 * SECOND && n <= 10 * SECOND);
 }
@@ -412,7 +412,7 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     expect(1, "two\n");
 }
 
-/* The earlier ask under this id was to be answered once; the new ask follows the log. */
+/* The earlier ask with this id was to be answered once; the new ask with this id follows the log. */
 static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void **state)
 {
     char key[KEY_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-name.c - which writer has a node's name: a stranger beside a node whose lease lives, a node without a
- * lease beside a machine that has one, and a node's next life. */
+ * lease beside a machine with a lease, and a restarted sdtraind. */
 #include "daemon/node/occupant.h"
 #include "daemon/test/testing-node.h"
 
@@ -158,7 +158,7 @@ static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
         settle();
     }
     assert_int_equal(node_record(&n1).stranger_lease, lease);
-    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease); /* one more write */
+    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease); /* writes once more */
     settle();
     for (int i = 0; i < 28; i++) {
         pass(USEC_PER_SEC);
@@ -309,7 +309,7 @@ static void one_that_waits_leaves_at_once(_unused_ void **state)
 
 /* ---- the next life ---- */
 
-/* The next life knows the last one by its lease: the clock may be wrong. */
+/* A restarted sdtraind recognises the record of the previous sdtraind by its lease: the clock may be wrong. */
 static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
 {
     join(&n1);
@@ -321,7 +321,7 @@ static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
     settle();
     assert_int_equal(n1.n_registered, 1);
     assert_is_ours(&n1);
-    assert_false(end_lease(lease)); /* the node has revoked it, and the ranks' reports vanished */
+    assert_false(end_lease(lease)); /* the node has revoked the lease, and the reports vanished */
     assert_null(report_key(&n1, "a", 1));
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 
@@ -334,7 +334,7 @@ static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
     assert_false(end_lease(second));
 }
 
-/* If the lease of the last life cannot be revoked, the record is overwritten. */
+/* If the lease of the previous sdtraind cannot be revoked, the record is overwritten. */
 static void the_next_life_goes_on_if_a_lease_cannot_be_ended(_unused_ void **state)
 {
     static const AnswerKind kinds[] = {DENIED, LOST_BEFORE, LOST_AFTER};
@@ -356,8 +356,8 @@ static void the_next_life_goes_on_if_a_lease_cannot_be_ended(_unused_ void **sta
     }
 }
 
-/* Without its file the daemon does not know that the record is from its last life: it waits until the lease has
- * ended. */
+/* Without its file the daemon does not know that the previous daemon of this node wrote the record: it waits until the
+ * lease has ended. */
 static void a_life_without_a_memory_waits(_unused_ void **state)
 {
     join(&n1);

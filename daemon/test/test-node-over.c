@@ -131,7 +131,7 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     run_world("a", 1, 3, 0);
     n1.machine.trainers[0].status = n1.machine.trainers[1].status = 1;
     dies(&n1.machine, 0);
-    dies(&n1.machine, 1); /* their reports have not reached etcd yet */
+    dies(&n1.machine, 1); /* etcd has no report of the two ends yet */
     (void)delete_key(report_key(&n1, "a", 1)->key);
     (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
     _cleanup_free_ char *text = world_record_encode(&world, NULL);
@@ -157,8 +157,8 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
-/* A report under way says that a rank lives. If it reached etcd after the report that the older ranks are dead, it
- * would show one of them as living again. So the dead are reported after its answer. */
+/* A report under way says that a rank of an older world lives. If etcd executed this report after the report that the
+ * older ranks are dead, the rank would seem to live again. So the dead ranks are reported after the answer to it. */
 static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **state)
 {
     join(&n1);
@@ -179,7 +179,8 @@ static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **
     assert_true(killed_of(&n1, "a", 2) != 0);
 }
 
-/* The answer to an earlier report is lost, and that report may still reach etcd: the dead are reported after that. */
+/* The answer to an earlier report is lost, and etcd may still execute that report. Until its outcome is known, the
+ * older ranks are not reported as dead. */
 static void older_ranks_are_told_dead_after_what_may_still_come(_unused_ void **state)
 {
     char key[KEY_MAX];

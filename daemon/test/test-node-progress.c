@@ -132,7 +132,7 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
     pass(2 * USEC_PER_SEC);
     say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* already reported */
     assert_int_equal(progress_key()->version, version);
-    say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* waits for another rank */
+    say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* rank 0 now waits for rank 5 */
     assert_int_equal(progress().waits_rank, 5);
     assert_int_equal(progress().waits_since_usec, since_usec);
     pass(2 * USEC_PER_SEC);
@@ -269,7 +269,7 @@ static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **stat
     says(&n1.machine, 0, CHANNEL_SAVED, 41);
     answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", world)), GIVEN);
     (void)under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", commits));
-    (void)put(commits, "{\"v\":1000}", 0); /* before the commit is written */
+    (void)put(commits, "{\"v\":1000}", 0); /* a record of a later version comes first */
     settle();
     pass(2 * USEC_PER_SEC);
     say_step(42);

@@ -154,13 +154,13 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     settle();
     assert_int_equal(n_commits(), RECORD_COMMITS_MAX);
     expect_commit(0, 1, n - RECORD_COMMITS_MAX + 1);
-    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* under the generation that made it */
+    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* made by generation 2 */
     expect_mark(2, n);
     assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
 }
 
 /* The checkpoint that the world's mark names does not exist any more. A found checkpoint counts as newer, so that
- * the missing one is not requested again. */
+ * the missing checkpoint is not requested again. */
 static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void **state)
 {
     join(&n1);
@@ -372,7 +372,8 @@ static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void
     }
 }
 
-/* The put succeeds, but its answer is lost: all reports that were put with it have new revisions. */
+/* The node's put succeeds, but its answer is lost: all reports that were put with the node's record have new
+ * revisions. */
 static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -460,7 +461,7 @@ static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
     answer(under_way(&n1.etcd, spec), GIVEN);
     (void)decide("a", 2, 0, 1);
     settle();
-    for (int i = 0; i < 9; i++) { /* shorter than the time that loses a slot */
+    for (int i = 0; i < 9; i++) { /* 1.8 s in all; a slot is lost after 2 s */
         pass(USEC_PER_SEC / 5);
         assert_int_equal(n_under_way(&n1.etcd), 0);
     }

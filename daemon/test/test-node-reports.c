@@ -157,7 +157,8 @@ static void words_that_are_none_change_nothing(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* A rank is told at its start how long it may run: until the next such message it would run without a bound. */
+/* A rank is told at its start how long it may run. Otherwise it would run without a bound until the first regular
+ * message. */
 static void a_rank_is_told_at_its_start_how_long_it_may_run(_unused_ void **state)
 {
     join(&n1);
@@ -175,7 +176,7 @@ static void ranks_may_run_as_long_as_the_lease_that_was_granted(_unused_ void **
     (void)decide("a", 1, 1, 0);
     settle();
     assert_int_equal(n1.machine.trainers[0].alive_usec, 40 * USEC_PER_SEC);
-    pass(3 * USEC_PER_SEC); /* the timer of the shorter lease ends */
+    pass(3 * USEC_PER_SEC); /* until the timer that was set for the shorter lease is due */
     renew(&n1.etcd);
     const int before = told(&n1, 0, CHANNEL_ALIVE);
     pass(20 * USEC_PER_SEC);
@@ -340,7 +341,7 @@ static void say_stages(TrainStage stage0, TrainStage stage1)
     say_stage(1, 5, stage1);
 }
 
-/* When two ranks are at the same step, the rank that still computes hangs; the other rank waits for its sums. */
+/* When two ranks are at the same step, the rank that still computes hangs; the other rank only waits for it. */
 static void of_one_step_who_is_at_an_earlier_stage_hangs(_unused_ void **state)
 {
     say_stages(STAGE_REDUCING, STAGE_COMPUTING);
@@ -473,7 +474,8 @@ static void a_rank_that_named_its_error_was_not_killed_by_us(_unused_ void **sta
     assert_int_equal(report.at_usec, clock_realtime_usec());
 }
 
-/* A trainer that has closed its channel is not killed for a message that fails: its exit follows, and tells more. */
+/* A trainer that has closed its channel is not killed because a message to it fails: the trainer's exit
+ * follows, and explains more. */
 static void a_trainer_that_hung_up_is_not_killed_by_a_word(_unused_ void **state)
 {
     join(&n1);

@@ -66,7 +66,7 @@ static void evidence_that_is_no_text_is_told(_unused_ void **state)
     assert_string_equal(node_record(&n1).evidence, "");
 }
 
-/* A drain makes the verdict at least "drain"; a verdict of the probes that is as bad keeps its own evidence. */
+/* A drain makes the node's verdict at least "drain". If the probes' verdict is as bad, its evidence stays. */
 static void a_drain_does_not_hide_a_worse_verdict(_unused_ void **state)
 {
     const SlotGpus gpus = {.n = 0};
@@ -152,7 +152,7 @@ static void a_node_answers_what_means_its_machine(_unused_ void **state)
     ask("r5", "clear", "n1", n1.config.machine_id, "");
     assert_int_equal(n1.n_checks, 1);
     assert_int_equal(n1.n_clears, 1);
-    ask("r6", "doctor", "", "", ""); /* for all nodes */
+    ask("r6", "doctor", "", "", ""); /* a request to all nodes */
     ask("r7", "doctor", "n1", "", "");
     ask("r8", "doctor", "n2", "", "");
     assert_int_equal(n1.n_doctors, 2);

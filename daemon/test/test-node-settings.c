@@ -3,7 +3,7 @@
  * in an idle node, too. A reload's values count for ranks that run, or for ranks that are started next.
  *
  * The page of settings lists the settings that a reload changes. The test fails for a setting of that list without a
- * test in this file or another one. */
+ * test in this file or in another file. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "daemon/test/testing-node.h"
@@ -133,9 +133,9 @@ static void fence_sec_counts_for_ranks_that_run(_unused_ void **state)
             n1.config.fence_sec = 60;
             reload();
         }
-        pass(10 * USEC_PER_SEC); /* 45 s of silence */
+        pass(10 * USEC_PER_SEC); /* now etcd is silent for 45 s */
         assert_killed(&n1, 0, !later);
-        pass(20 * USEC_PER_SEC); /* 65 s of silence */
+        pass(20 * USEC_PER_SEC); /* now etcd is silent for 65 s */
         assert_killed(&n1, 0, true);
         nodes_end();
         (void)nodes_set_up(NULL);
@@ -162,7 +162,7 @@ static void drain_sec_counts_for_the_next_drain(_unused_ void **state)
 
 /* ---- ranks that are started next ---- */
 
-static const char *expected[8]; /* wanted in the environment, or with "!" before it: not wanted */
+static const char *expected[8]; /* variables that must be set; those with "!" must not */
 static const char *expected_trainer;
 static int n_checked;
 

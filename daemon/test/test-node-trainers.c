@@ -81,7 +81,7 @@ static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* The second save arrives while the commit of the first one is still under way. */
+/* The second save arrives while the commit of the first save is still under way. */
 static void two_saves_at_once_are_one_commit(_unused_ void **state)
 {
     join(&n1);
@@ -241,7 +241,7 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
 }
 
 /* A secret that cannot be decoded may be of a later version. The ranks wait, since without the secret they could not
- * join the others. */
+ * join other ranks. */
 static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -279,7 +279,7 @@ static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
 }
 
 /* A node whose record does not name the right to read secrets starts ranks without a secret: the leader has made
- * none. */
+ * no secret. */
 static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -544,7 +544,7 @@ static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **stat
     join(&n1);
     make_ready("a", 1, 0);
     n1.machine.trainers[0].deaf = true;
-    pass(10 * USEC_PER_SEC); /* the missed messages are repeated anyway */
+    pass(10 * USEC_PER_SEC); /* a missed `alive` does no harm: it is repeated */
     assert_killed(&n1, 0, false);
     let_go("a", 1);
     settle();

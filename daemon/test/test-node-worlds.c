@@ -348,7 +348,7 @@ static void an_older_rendezvous_does_not_replace_a_newer_one(_unused_ void **sta
     LocalJob *job = job_find(&n1.manager->workload, "a");
     const RendezvousRecord older = {.address = "127.0.0.1:1"};
     job_set_rendezvous(job, 1, job->rendezvous_revision - 1, &older);
-    job_set_rendezvous(job, 2, job->rendezvous_revision - 1, NULL); /* of an earlier job */
+    job_set_rendezvous(job, 2, job->rendezvous_revision - 1, NULL); /* an old deletion */
     let_go("a", 2);
     settle();
     assert_int_equal(told(&n1, 1, CHANNEL_GO), 1);
@@ -391,14 +391,14 @@ static void a_pause_ends_the_ranks_of_its_world(_unused_ void **state)
     PhaseRecord pause = {.phase = PHASE_RECOVERING, .generation = 1, .pause_usec = USEC_PER_SEC};
     join(&n1);
     run_world("a", 2, 3, 0);
-    set_phase("a", pause); /* for the world before */
+    set_phase("a", pause); /* a phase of the world before */
     settle();
     assert_killed(&n1, 0, false);
     char mine[sizeof(submission)];
     memcpy(mine, submission, sizeof(mine));
     memset(submission, 'e', sizeof(submission) - 1);
     pause.generation = 2;
-    set_phase("a", pause); /* for another job of that name */
+    set_phase("a", pause); /* a phase of another job of that name */
     settle();
     assert_killed(&n1, 0, false);
     memcpy(submission, mine, sizeof(mine));
@@ -617,7 +617,7 @@ static void a_node_that_is_cordoned_for_one_job_runs_the_other(_unused_ void **s
     _cleanup_free_ char *drain = cordon_record_encode(&cordon, NULL);
     (void)put(key, drain, 0);
     settle();
-    assert_killed(&n1, 0, false); /* a drain is up to the leader */
+    assert_killed(&n1, 0, false); /* only the leader acts on a drain */
     cordon.causes[0].mode = CORDON_QUARANTINE;
     _cleanup_free_ char *ours = cordon_record_encode(&cordon, NULL);
     (void)put(key, ours, 0);

@@ -68,8 +68,8 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* A node reports that its user may write every node's record, but not if the user may write everything, as where
- * etcd checks no rights. */
+/* A node reports that its etcd user may write every node's record. It does not report this of a user who may write
+ * everything, as every user may where etcd checks no rights. */
 static void a_shared_user_is_told(_unused_ void **state)
 {
     static const struct {
@@ -370,7 +370,7 @@ static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_
 }
 
 /* The guards of the ranks' reports fail, and the watch has not shown why: the node does not register before the
- * watch does. */
+ * watch shows the newer world. */
 static void a_node_that_knows_an_old_world_does_not_come_back_with_it(_unused_ void **state)
 {
     join(&n1);
@@ -431,11 +431,11 @@ static void a_word_of_etcd_puts_the_fence_off(_unused_ void **state)
         renew(&n1.etcd);
     }
     pass(29 * USEC_PER_SEC);
-    says(&n1.machine, 0, CHANNEL_STEP, 1); /* an answer counts */
+    says(&n1.machine, 0, CHANNEL_STEP, 1); /* an answer counts as contact */
     settle();
     pass(29 * USEC_PER_SEC);
     set_phase("b", (PhaseRecord){.phase = PHASE_PENDING});
-    settle(); /* an event counts, too */
+    settle(); /* an event of a watch counts as contact, too */
     pass(29 * USEC_PER_SEC);
     assert_int_equal(n1.n_fenced, 0);
     assert_killed(&n1, 0, false);
@@ -464,7 +464,7 @@ static void a_loop_that_stood_still_looks_before_it_fences(_unused_ void **state
     stall(3600 * USEC_PER_SEC);
     pass(0);
     assert_int_equal(n1.n_fenced, 0);
-    renew(&n1.etcd); /* the answer was in the queue */
+    renew(&n1.etcd); /* etcd's answer had waited in the loop */
     pass(USEC_PER_SEC);
     assert_int_equal(n1.n_fenced, 0);
     assert_killed(&n1, 0, false);

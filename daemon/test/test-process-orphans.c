@@ -98,7 +98,7 @@ static void a_strangers_mark_is_none(_unused_ void **state)
     assert_false(orphans_has_owner_tag(stranger, run_dir, 5)); /* the process has ended */
 }
 
-/* A cluster's services can fill an environment; the mark is found after such a long one. */
+/* A cluster's services can add many variables to an environment; the mark is found behind all of them. */
 static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
 {
     enum { N = 40, EACH = 4000 };
@@ -207,7 +207,7 @@ static void expect_clear(int r, int n_destroys, const char *text)
     assert_int_equal(end_log("waiting for its end, at most 40 s"), n_destroys > 1);
     assert_int_equal(fake->n_destroys, n_destroys);
     assert_string_equal(err.text, text);
-    expect_killed(left); /* also when the cgroups stay */
+    expect_killed(left); /* killed even if the cgroups stay */
 }
 
 static void cgroups_that_stay_are_tried_again(_unused_ void **state)
@@ -235,7 +235,7 @@ static void what_survives_sigkill_is_told(_unused_ void **state)
     assert_int_equal(fake->n_polls, 2 * 20);
     fake->n_kills = 0;
     fake->late_usec = fake->destroy_usec = 0;
-    fake->destroys[0] = fake->destroys[1] = -EACCES; /* reported; processes are still killed */
+    fake->destroys[0] = fake->destroys[1] = -EACCES; /* cgroups fail, processes are still killed */
     fake->n_destroys = 0;
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), -EACCES);
     assert_int_equal(fake->n_kills, 20);

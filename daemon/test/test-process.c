@@ -34,8 +34,8 @@ static struct Kernel {
     int folder, events;     /* descriptors of the cgroup that was made last */
     int n_kills, n_removed; /* numbers of kills and removals of cgroups */
     int n_signals;          /* number of signals sent by kill() */
-    int group_errno;        /* if not 0, kill() fails with it for a group */
-    int n_adds, fails_at;   /* event sources added; the fails_at-th one is refused */
+    int group_errno;        /* errno with which kill() fails for a group; 0: none */
+    int n_adds, fails_at;   /* number of sources added; number of the refused source */
     sd_event_io_handler_t handler; /* handler of the cgroup's events */
     void *userdata;
     int n_warnings;
@@ -59,7 +59,7 @@ int __wrap_cgroup_make_slot(const CgroupBase *base, int of, int *ret_folder, int
     *ret_folder = kernel.folder = eventfd(0, EFD_CLOEXEC);
     *ret_events = kernel.events = 0;
     (void)close(0);
-    return eventfd(0, EFD_CLOEXEC); /* descriptor 0 */
+    return eventfd(0, EFD_CLOEXEC); /* returns descriptor 0 */
 }
 
 int __wrap_cgroup_kill_slot(const CgroupBase *base, int of)
@@ -331,14 +331,14 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     assert_int_equal(n_moved, 1);
 
     kernel.group_errno = ESRCH; /* as if the program had moved to another group */
-    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* not reaped yet */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* p is not reaped */
     kernel.group_errno = 0;
     process_kill(&p);
     assert_int_equal(kernel.n_kills, 1);
     assert_int_equal(kernel.n_signals, 1);
     process_await_exit(&p, 20000);
     reap(&p, CLD_KILLED, SIGKILL);
-    assert_int_equal(kernel.n_kills, 2); /* for the processes that it started */
+    assert_int_equal(kernel.n_kills, 2); /* the second kill is for the children of the program */
     const int n_signals = kernel.n_signals;
     process_kill(&p);
     assert_int_equal(kernel.n_kills, 3);
@@ -376,7 +376,7 @@ static void a_group_that_lives_holds_the_slot(_unused_ void **state)
     reap(&p, CLD_KILLED, SIGKILL);
     assert_int_equal(kernel.n_warnings, 2);
     errno = ESRCH; /* errno has no meaning after a success */
-    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* its child is not reaped */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* a child is not reaped */
     kernel.remove_r = -EBUSY;
     end(&p);
     assert_int_equal(kernel.n_warnings, 3);

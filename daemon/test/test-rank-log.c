@@ -266,7 +266,7 @@ static void the_loop_reads_until_the_trainer_is_gone(_unused_ void **state)
 
 /* ---- files ---- */
 
-/* The end of the output is always kept, at least half the bound of it. */
+/* The end of the output is always kept: at least as many bytes as half the bound. */
 static void a_file_turns_over_at_half_of_its_bound(_unused_ void **state)
 {
     begin(1, 20);

@@ -157,7 +157,7 @@ static void who_cannot_be_started_or_watched_is_told_and_leaves_nothing(_unused_
     dies(&home, 0);
     dies(&home, 1);
     assert_string_equal(report_of(0).text, "cannot watch rank 0: No space left on device");
-    home.cannot_start = true; /* seams_end() checks that its log is freed */
+    home.cannot_start = true; /* seams_end() checks that the rank's log is freed */
     decide(2);
     answer_all();
     assert_null(w.slots.of[0]);
@@ -200,7 +200,7 @@ static void who_does_not_take_what_it_is_told_is_killed(_unused_ void **state)
     make_ready(1);
     home.trainers[0].deaf = home.trainers[1].hung_up = true;
     go(1);
-    expect_killed(true, false); /* slot 1 has hung up, so its end follows */
+    expect_killed(true, false); /* rank 1 has closed its channel: its end follows */
     dies(&home, 0);
     assert_non_null(
         strstr(report_of(0).text, "it does not take what it is told (go): cannot send"));

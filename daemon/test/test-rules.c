@@ -70,7 +70,7 @@ static void test_watchdog_first_steps(_unused_ void **state)
     assert_int_equal(watchdog_first_usec(&w), 0);
     now = train(&w, now, 2, 200 * MSEC);
     assert_int_equal(watchdog_first_usec(&w), 4 * SEC);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 2 s, twice in a collective */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 2 x 2 s in a collective */
 
     watchdog_start(&w, 4 * SEC, now); /* the next generation */
     watchdog_note_stage(&w, 5, STAGE_STARTING, now);
@@ -129,8 +129,8 @@ static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* A step of rank 0 counts once, though stages name that step, too. Its first step is not timed, since the beginning
- * is unknown. */
+/* A step of rank 0 counts once, though stages name that step, too. The first step of rank 0 is not timed, since its
+ * beginning is unknown. */
 static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
 {
     Watchdog w;
@@ -323,7 +323,7 @@ static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
     assert_int_equal(local_ranks[0].rank, 2);
     assert_int_equal(plan_ranks(&world, "c", 1, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 0);
-    assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* another life */
+    assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* restarted */
     assert_int_equal(n, 0);
     (void)snprintf(runs[1].node, sizeof(runs[1].node), "ab"); /* "ab" is not "a" */
     runs[1].incarnation = 1;
@@ -368,7 +368,7 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_int_equal(v.code, 75);
     assert_string_equal(v.text, "exited 0 without having said that it was done");
     assert_false(v.finished || v.left || v.hung);
-    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* ended by itself */
+    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* not killed */
     assert_string_equal(v.text, "shard 3 is bad");
     v = exit_judge(CLD_KILLED, SIGRTMIN + 3, &none, "", NULL);
     assert_string_equal(v.text, "killed by SIGRT");
@@ -406,14 +406,14 @@ static void test_exit_is_judged(_unused_ void **state)
                    "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key", NULL);
     assert_string_equal(v.text, "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key");
     v = exit_judge(CLD_KILLED, SIGKILL, &none, "x, training goes on: y",
-                   NULL); /* not a line of sdtrainer */
+                   NULL); /* the line is not of sdtrainer's log */
     assert_string_equal(v.text, "x, training goes on: y");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");
     v = exit_judge(CLD_KILLED, SIGKILL, &none, "x", "generation 4 replaces it");
     assert_string_equal(v.text, "generation 4 replaces it");
-    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* the error came before */
+    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* named before the kill */
     assert_int_equal(v.code, 84);
     assert_string_equal(v.text, "loss is nan");
     v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* crashed after its work was done */

@@ -100,7 +100,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     request.output = out[1];
     char said[64] = "";
     const int standard_error = dup(2);
-    assert_int_equal(dup2(out[1], 2), 2); /* the child's own is placed later */
+    assert_int_equal(dup2(out[1], 2), 2); /* the child gets its own stderr later */
     const int status = status_of(&request);
     assert_int_equal(dup2(standard_error, 2), 2);
     (void)close(standard_error);
@@ -131,7 +131,7 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/program", folder);
     copy_file("/bin/true", path);
-    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* the number of its channel */
+    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* the channel's number, too */
     assert_true(opened == program || (dup3(opened, program, O_CLOEXEC) == 3 && close(opened) == 0));
     _cleanup_fd_ int channel = open("/dev/null", O_RDWR | O_CLOEXEC);
     copy_file("/bin/false", path);
@@ -186,7 +186,7 @@ typedef struct Child {
     int pidfd, channel, output;
 } Child;
 
-static const int *lent; /* both ends of the next child's channel; NULL: new ones */
+static const int *lent; /* both ends of the next child's channel; NULL: a new pair is made */
 
 static Child begin(int cgroup, bool *inside)
 {
@@ -250,7 +250,7 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     (void)sigaddset(&some, SIGTERM);
     (void)sigaddset(&some, SIGCHLD);
     assert_int_equal(sigprocmask(SIG_BLOCK, &some, &before), 0);
-    const int inherited = fcntl(2, F_DUPFD, 5); /* not CLOEXEC, as a library's may be */
+    const int inherited = fcntl(2, F_DUPFD, 5); /* without CLOEXEC, as libraries may do */
     Child c = begin(-EBADF, NULL);
     assert_int_equal(field(c.pid, "SigBlk"), 0);
     assert_int_equal(field(c.pid, "SigIgn"), 0);
@@ -279,7 +279,7 @@ static void a_low_oom_score_is_not_inherited(_unused_ void **state)
     static const struct {
         const char *ours, *its;
     } cases[] = {{"-900\n", "0900\n"}, {"-1", "01"}, {"0\n", "0\n"}, {"500\n", "500\n"}};
-    char file[] = "/tmp/test-spawn-XXXXXX"; /* pwrite() leaves its other bytes */
+    char file[] = "/tmp/test-spawn-XXXXXX"; /* pwrite() replaces only the first byte */
     const int fd = mkstemp(file);
     assert_true(fd >= 0);
     (void)close(fd);
@@ -425,8 +425,8 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 static const SpawnRequest *refused; /* the request that try_without() spawns */
 static int refused_output[2];
 
-/* Spawns the request in a process of its own, in which a system call with that second argument (-1: any) fails with
- * that errno. Returns the errno of spawn_process(), or the exit status of the child. */
+/* Spawns the request in a process in which the system call `number` fails with errno `error` if `second` is its second
+ * argument; second -1: with any argument. Returns the errno of spawn_process(), or the exit status of the child. */
 static int try_without(long number, long second, int error)
 {
     struct sock_filter code[] = {
@@ -466,7 +466,7 @@ static void expect_refusal(long number, long second, int error, int wanted, cons
     refused = &request;
     const pid_t pid = fork();
     if (pid == 0) {
-        (void)dup2(refused_output[1], 2); /* the child may print before its own is placed */
+        (void)dup2(refused_output[1], 2); /* the child may print before it gets its own stderr */
         _exit(try_without(number, second, error));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -490,10 +490,10 @@ static void what_cannot_be_made_ready_does_not_begin(_unused_ void **state)
                        "cannot place descriptors for /bin/true\n");
 #endif
     expect_refusal(SYS_clone3, -1, EAGAIN, EAGAIN, "");
-    expect_refusal(SYS_getpgid, -1, EPERM, 0, ""); /* without a failure it runs */
+    expect_refusal(SYS_getpgid, -1, EPERM, 0, ""); /* no call fails: the child runs */
 }
 
-/* Each attempt may open one more descriptor than the last one; with too few of them nothing is started. */
+/* Each attempt may open one more descriptor than the attempt before; with too few descriptors no child is started. */
 static void without_descriptors_nothing_is_started(_unused_ void **state)
 {
     int status = 0;
@@ -552,7 +552,7 @@ static bool has(char *const *environment, const char *variable)
     return false;
 }
 
-/* A trainer gets no variables of systemd's for a service, and none of sdtraind's fault points. */
+/* A trainer gets neither the variables that systemd sets for a service nor the variable of fault points. */
 static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
 {
     static char *const ours[] = {(char *)"PATH=/bin",

@@ -204,7 +204,7 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
     config.startup_sec = 30;
     run_world(1);
     assert_int_equal(home.trainers[0].assigned.assign.startup_usec,
-                     30 * USEC_PER_SEC); /* sent to the trainer */
+                     30 * USEC_PER_SEC); /* in the `assign` message */
     pass(30 * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
     assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);
@@ -244,7 +244,7 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     answer_all();
     assert_int_equal(w.slots.lost, 1);
     expect(1, RANK_READY, RANK_READY, false); /* etcd does not know of the lost slot yet */
-    RanksRecord record = report_of(2); /* its rank in slot 0 is not started, and has failed */
+    RanksRecord record = report_of(2); /* the rank of slot 0 is not started, and has failed */
     assert_int_equal(record.ranks[0].state, RANK_EXITED);
     assert_int_equal(record.killed_usec, 0);
     ranks_record_clear(&record);
@@ -295,8 +295,8 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
     assert_true(w.slots.of[0]->killing);
 }
 
-/* Commits step 10, then puts the world's record once more, so that the ranks begin anew, and saves `step`. newer:
- * whether that save is to be committed. */
+/* Commits step 10, then puts the world's record once more, so that its ranks are started again, and saves `step`.
+ * newer: whether this save must be committed. */
 static void begin_anew_and_save(int64_t step, bool newer)
 {
     run_world(1);
@@ -406,8 +406,8 @@ static uint64_t next_try_msec(void)
     return (clock_boottime_usec() - begun_usec) / USEC_PER_MSEC;
 }
 
-/* A report that fails is written again after longer and longer pauses, up to two seconds. After a success the pauses
- * begin anew. */
+/* A report that fails is written again after longer and longer pauses, up to two seconds. After a success the next
+ * pause is again the shortest. */
 static void a_report_that_fails_is_tried_at_a_pace(_unused_ void **state)
 {
     static const uint64_t paces_msec[] = {100, 200, 400, 800, 1600, 2000, 2000};
@@ -475,7 +475,7 @@ static void what_a_trainer_leaves_keeps_its_slot(_unused_ void **state)
     dies(&home, 1);
     assert_int_equal(home.n_started, 3); /* the new rank of slot 1 */
     home.trainers[0].leaves = false;
-    dies(&home, 0); /* the rest of its processes */
+    dies(&home, 0); /* the other processes in slot 0 end */
     assert_int_equal(home.n_started, 4);
     answer_all();
     expect(2, RANK_STARTING, RANK_STARTING, true);
@@ -485,7 +485,7 @@ static void what_outlives_its_trainer_loses_the_slot(_unused_ void **state)
 {
     run_world(1);
     home.trainers[0].leaves = true;
-    dies(&home, 0); /* ends without being killed */
+    dies(&home, 0); /* the trainer ends without being killed */
     pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC - 1);
     assert_int_equal(w.slots.lost, 0);
     pass(1);
@@ -513,7 +513,7 @@ static void who_is_killed_is_told_nothing(_unused_ void **state)
     assert_int_equal(told(0), CHANNEL_GO);
 }
 
-/* Each message of the trainer says that the trainer ends. Its time to exit begins with the first one. */
+/* Each message of the trainer says that the trainer ends. Its time to exit begins with the first message. */
 static void a_trainer_that_talks_on_ends_no_later(_unused_ void **state)
 {
     run_world(1);
@@ -609,8 +609,8 @@ static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **
     assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
 }
 
-/* At most 4,096 jobs are known. One more job is not, and all known jobs stay; a job that is forgotten leaves a
- * place. */
+/* At most 4,096 jobs are known. A further job is refused, and all known jobs stay, until a job is forgotten and leaves
+ * a place. */
 static void the_jobs_that_are_known_stay_when_there_are_too_many(_unused_ void **state)
 {
     enum { MOST = 4096 };

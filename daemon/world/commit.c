@@ -118,7 +118,8 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
 {
     LocalWorld *local = commit->local;
     const char *cluster = local->job->workload->needs.config->cluster;
-    if (local->progress.writer.call) { /* its write may be executed after ours, with the old mark */
+    /* Waits for the end of a write of progress: etcd might execute that write after the commit, with the old mark. */
+    if (local->progress.writer.call) {
         timer_start(local->job->workload->needs.timers, &commit->retry, RETRY_MSEC * USEC_PER_MSEC,
                     on_commit_retry, commit);
         return;
@@ -167,8 +168,8 @@ static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *lin
     return false;
 }
 
-/* Returns whether the world has already committed this step or a later one: a world whose record was put once more,
- * by hand, begins anew at its old step. */
+/* Returns whether the world has already committed this step or a later step: if the record of a world is put once more,
+ * by hand, the world starts again at its old step. */
 static bool is_behind(const Commit *commit, const CheckpointsRecord *record)
 {
     const CommitMark newest = mark_of(&commit->lines[commit->n_lines - 1]),
@@ -285,8 +286,8 @@ int commit_found(Commit *commit, const ChannelMessage *found)
     if (found->more)
         return 0;
     CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
-    /* A newer checkpoint, which the mark names, does not exist any more or does not verify. The found one gets the
-     * present generation, so that no mark requests the missing one again. */
+    /* A newer checkpoint, which the mark names, does not exist any more or does not verify. The found checkpoint gets
+     * the present generation, so that no mark requests the missing checkpoint again. */
     if (commit_mark_is_before(mark_of(newest), commit->local->progress.record.committed))
         newest->generation = commit->local->generation;
     begin(commit);

@@ -40,6 +40,6 @@ void commit_init(Commit *commit, LocalWorld *local);
 void commit_clear(Commit *commit);
 /* Commits a checkpoint that rank 0 has saved. The answer goes to rank 0 as `committed` or `refused`. */
 int commit_begin(Commit *commit, const ChannelMessage *saved);
-/* Notes a checkpoint that rank 0 has found in the folder. All that were found are committed together, after the last
- * one. */
+/* Notes a checkpoint that rank 0 has found in the folder. All found checkpoints are committed together, once the last
+ * of them is noted. */
 int commit_found(Commit *commit, const ChannelMessage *found);

@@ -41,9 +41,8 @@ void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *res
 
 static void set_text(ExitVerdict *v, const char *text) { copy(v->text, text); }
 
-/* Returns whether the last line explains the rank's end. A trainer's log line about its daily work does not, and
- * neither does a line after which the trainer went on: a warning, or a save that failed. A library's last message
- * does. */
+/* Returns whether the last line explains the rank's end. A library's last message explains it. A trainer's log line
+ * does not if it tells of daily work, or if the trainer went on after it: a warning, or a save that failed. */
 static bool explains(const char *line)
 {
     static const char *const daily[] = {" info sdtrainer: ", " debug sdtrainer: ",

@@ -2,7 +2,7 @@
 /* hang.h - checks every rank's progress, a few times a second.
  *
  * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. If several ranks of
- * a local world exceed their bounds, only those furthest behind are reported and killed: the others wait for them.
+ * a local world exceed their bounds, only the ranks furthest behind are reported and killed: other ranks wait for them.
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.

@@ -190,7 +190,7 @@ void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
     }
 }
 
-/* Scales the known time to this world size: fewer ranks have more grains each. */
+/* Scales the known time of the first steps to this world size: fewer ranks have more grains each. */
 uint64_t job_first_steps_usec(const LocalJob *job, int world_size)
 {
     int share = (job->first_steps_size + world_size - 1) / world_size;
@@ -238,7 +238,7 @@ static void start_pending(LocalWorld *local)
     if (!changed)
         return;
     (void)fault("world.started");
-    local_world_report(local); /* all ranks in one write */
+    local_world_report(local); /* one write reports all ranks */
 }
 
 static void send_go(LocalWorld *local)
@@ -289,7 +289,7 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
-/* Returns whether an outdated report of this world or an older one is under way, or has an unknown outcome. Such a
+/* Returns whether an outdated report of this or an older world is under way, or has an unknown outcome. Such a
  * report may reach etcd late, and must not do so after the report that these ranks are dead. */
 static bool reports_late(const LocalWorld *local)
 {

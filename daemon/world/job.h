@@ -54,16 +54,16 @@ struct LocalWorld {
     size_t n_local_ranks;
     bool over; /* the world has moved: no rank is started, and only exits are reported */
 
-    /* When the last rank of older worlds on this node was dead and, if this world is over, also the last of its own.
-     * 0: some still live. */
+    /* When all ranks of older worlds on this node were dead and, if this world is over, its own ranks, too. 0: some of
+     * these ranks live, or this world is not over and this node had no older worlds. */
     uint64_t killed_usec;
-    bool has_older;           /* this node had older worlds of the job when this one began */
+    bool has_older;           /* this node had older worlds of the job when this world began */
     int64_t first_step;       /* the first step that this world has finished, if rank 0 is here */
-    uint64_t first_step_usec; /* when it was finished; 0: no step is, or rank 0 is elsewhere */
+    uint64_t first_step_usec; /* when first_step was finished; 0: never, or rank 0 is elsewhere */
     char address[128];        /* address of rank 0's rendezvous store, if rank 0 is here */
 
-    RecordWriter report;     /* ranks/<job>/<generation>/<node> */
-    RecordWriter rendezvous; /* rendezvous/<job>/<generation>, if rank 0 is here */
+    RecordWriter report;     /* writes ranks/<job>/<generation>/<node> */
+    RecordWriter rendezvous; /* writes rendezvous/<job>/<generation>, if rank 0 is here */
     Progress progress;
     Commit commit;
 };
@@ -73,16 +73,16 @@ struct LocalJob {
     LocalJob *next;
     char name[RECORD_JOB_MAX + 1];
     int64_t world_revision;            /* mod revision of worlds/<name>; 0: there is no world */
-    char submission[SUBMISSION_BYTES]; /* submission of the present world, or of the last one */
+    char submission[SUBMISSION_BYTES]; /* submission of the present world, or of the last world */
     bool has_phase;
     PhaseRecord phase; /* valid if has_phase */
     /* After the job has succeeded: until when its ranks may exit by themselves (CLOCK_BOOTTIME). 0: it has not
      * succeeded. */
     uint64_t ends_usec;
     int64_t rendezvous_generation; /* generation of `rendezvous`; 0: none is known */
-    int64_t rendezvous_revision;   /* of the last change of a rendezvous, deletions too */
+    int64_t rendezvous_revision;   /* mod revision of the last put or deletion of a rendezvous */
     char rendezvous[128];
-    /* The longest of the first steps of a world of first_steps_size ranks; 0: unknown. */
+    /* How long the longest of the first steps took in a world of first_steps_size ranks; 0: unknown. */
     uint64_t first_steps_usec;
     int first_steps_size;
     LocalWorld *local; /* share of the present world; NULL: the world has no rank here */

@@ -20,8 +20,8 @@ static void read_secret(LocalWorld *local);
 /* ---- records of a local world ---- */
 
 /* Returns the newest world with the same key of reports. A world whose record was put once more, or the world of a
- * job that was submitted again, has the same key as the world before, so the newest reports for both. Its
- * killed_usec shows that the earlier ranks have ended. */
+ * job that was submitted again, has the same key as the world before, so the newest world reports for both worlds.
+ * The killed_usec of the newest world shows that the earlier ranks have ended. */
 static const LocalWorld *reporter_of(const LocalWorld *local)
 {
     const LocalJob *job = local->job;
@@ -364,8 +364,8 @@ static void read_secret_again(LocalWorld *local)
                 SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, local);
 }
 
-/* Takes the secret if it was written together with the world. A newer one is of a later world, which no watch has
- * shown yet; if only an older one is there, this world has none. */
+/* Takes the secret if it was written together with the world. A newer secret is of a later world, which no watch has
+ * shown yet; if only an older secret is there, this world has none. */
 static int take_secret(LocalWorld *local, const EtcdRange *range, Error *err)
 {
     if (range->n_kvs == 0 || range->kvs[0].mod_revision < local->world_revision) {
@@ -385,8 +385,8 @@ static int take_secret(LocalWorld *local, const EtcdRange *range, Error *err)
     return 0;
 }
 
-/* Handles the answer to the read. A node that may not read secrets has not reported that it can, so the leader has
- * made none. */
+/* Handles the answer to the read of the secret. A node that may not read secrets has not reported that right, so the
+ * leader has made no secret. */
 static void on_secret(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     LocalWorld *local = userdata;

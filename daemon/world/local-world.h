@@ -16,10 +16,10 @@ LocalWorld *local_world_free(LocalWorld *local);
 
 /* Ends the local world, because the world has moved: kills its ranks, and reports them when they are dead. */
 void local_world_end(LocalWorld *local, const char *why);
-/* Frees the job's local worlds that are over if etcd knows how each of their ranks has ended. They report nothing
- * more. */
+/* Frees the job's local worlds that are over if etcd knows how each of their ranks has ended. These worlds report
+ * nothing more. */
 void local_worlds_forget_reported(LocalJob *job);
-/* Kills the running ranks and gives up those that have not started; each exit is reported as it happens. */
+/* Kills the running ranks, and does not start the ranks that still wait; each exit is reported as it happens. */
 void local_world_kill(LocalWorld *local, const char *why);
 /* Returns whether no rank of this world lives any more, except in lost slots. */
 bool local_world_is_dead(const LocalWorld *local);

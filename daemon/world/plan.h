@@ -14,7 +14,7 @@ typedef struct PlannedRank {
     int slot, rank;
 } PlannedRank;
 
-/* Only runs that name this incarnation count: a world that was decided for an earlier life of the node gives this
- * life no ranks. Ranks of a run get its slots in rising order. ret has room for RECORD_SLOTS_MAX; *ret_n may be 0. */
+/* Only runs that name this incarnation count: a world that was decided for an earlier incarnation of the node gives the
+ * node no ranks. Ranks of a run get its slots in rising order. ret has room for RECORD_SLOTS_MAX; *ret_n may be 0. */
 int plan_ranks(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
                PlannedRank *ret, size_t *ret_n, Error *err);

@@ -20,7 +20,7 @@ void progress_init(Progress *progress, LocalWorld *local)
     record_writer_init(&progress->writer, local, false, progress_encode, NULL);
     (void)key_of(local->job->workload->needs.config->cluster, KEY_PROGRESS, local->job->name,
                  progress->writer.key);
-    record_writer_doubt(&progress->writer); /* the world before may have written it */
+    record_writer_doubt(&progress->writer); /* the world before may have written the record */
 }
 
 void progress_clear(Progress *progress)

@@ -25,7 +25,7 @@ void rank_send(Rank *rank, ChannelMessage *message)
     if (rank->process.exited || rank->killing)
         return;
     int r = channel_send(rank->process.channel, message, &err);
-    if (r < 0 && r != -EPIPE) /* after -EPIPE its end follows */
+    if (r < 0 && r != -EPIPE) /* after -EPIPE the end of the rank follows */
         rank_kill(rank, "it does not take what it is told (%s): %s",
                   channel_type_name(message->type), err.text);
 }
@@ -37,7 +37,7 @@ void rank_send_alive(Rank *rank, uint64_t alive_usec)
                             .alive_usec = alive_usec};
     if (!rank->process.exited)
         (void)channel_send(rank->process.channel, &alive,
-                           NULL); /* a trainer that does not read misses it */
+                           NULL); /* a trainer that does not read misses the message */
 }
 
 /* ---- the end of a rank ---- */
@@ -197,7 +197,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
                    clock_boottime_usec());
     const ProcessEvents events = {.userdata = rank, .heard = on_message, .moved = on_moved};
     r = process_watch(&rank->process, &events);
-    if (r < 0) { /* without its events its end would not be noticed */
+    if (r < 0) { /* without events the rank's end would not be noticed */
         rank_kill(rank, "cannot watch it");
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }

@@ -51,7 +51,7 @@ struct Rank {
     bool was_stopped;  /* `stop` was sent */
     bool killing;      /* the daemon has sent SIGKILL */
     bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
-    bool clear;        /* none of its processes lives: workload_collect() frees it */
+    bool clear;        /* no process of the rank lives: workload_collect() frees the rank */
     char why[160];     /* reason of `killing` */
 };
 

@@ -173,7 +173,7 @@ void record_writer_note(RecordWriter *writer, int64_t revision)
     writer->revision = revision;
     writer->told = revision != 0 && !writer->wanted;
     writer->unsure = false;
-    writer->refused = false; /* the refused content is older than the content put */
+    writer->refused = false; /* the refused content is older than the put content */
 }
 
 void record_writer_hold(RecordWriter *writer) { writer->held = true; }

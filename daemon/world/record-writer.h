@@ -6,7 +6,7 @@
  * moved. A write that fails for another reason is repeated, with the content of that time.
  *
  * The failed write may still wait in a member of etcd that was frozen, and must not be executed after the repeated
- * one. So each write is also guarded by the mod revision of its own key, which is read again if it is unknown.
+ * write. So each write is also guarded by the mod revision of its own key, which is read again if it is unknown.
  *
  * Ownership: a RecordWriter is part of its LocalWorld; record_writer_clear() cancels what is under way.
  * Units:     none.
@@ -35,13 +35,13 @@ typedef struct RecordWriter {
     int64_t revision;    /* mod revision that the next write expects; 0: there is no key */
     int64_t guard;       /* `revision` that the last write expected */
     bool unsure;         /* `revision` must be read first */
-    bool refused;        /* a guard failed: the read shows whether it was the world's */
+    bool refused;        /* a guard failed; a read of the key shows which guard */
     bool wanted;         /* the content has changed since the last write began */
     bool told;           /* etcd has the present content */
     bool held;           /* no write may begin */
     EtcdCall *call;      /* the read or write under way; NULL: none */
     Timer retry;         /* runs after a write that failed */
-    uint64_t retry_usec; /* the last pause; 0: the last write was acknowledged */
+    uint64_t retry_usec; /* the pause before the last retry; 0: the last write did not fail */
 } RecordWriter;
 
 void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, RecordEncoder encode,

@@ -17,7 +17,7 @@
 
 enum { SLOT_GPU_MAX = 16 };
 
-/* The GPU of each slot, by its PCI address ("0000:3b:00"): the first n slots have one each, the others "". */
+/* The GPU of each slot, by its PCI address ("0000:3b:00"): the first n slots have one GPU each, other slots have "". */
 typedef struct SlotGpus {
     char pci[RECORD_SLOTS_MAX][SLOT_GPU_MAX];
     int n;

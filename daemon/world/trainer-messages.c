@@ -172,7 +172,7 @@ void trainer_messages_receive(Rank *rank)
             log_warning("%s JOB=%s RANK=%d", err.text, rank->job, rank->rank);
             continue;
         }
-        if (r < 0) { /* closed: the process ends, which its pidfd will show */
+        if (r < 0) { /* the channel is closed; the pidfd will show the end */
             process_deafen(&rank->process);
             if (!rank->process.exited)
                 rank_expect_exit(rank);

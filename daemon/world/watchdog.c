@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define WAIT_MARGIN_USEC USEC_PER_SEC /* for the message about the rank that is waited for */
+#define WAIT_MARGIN_USEC USEC_PER_SEC /* a waiting rank's bound exceeds floor by so much */
 
 void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec)
 {

@@ -3,15 +3,15 @@
  *
  * A step takes milliseconds in one job and minutes in another, so no fixed bound would do. A rank sends its (step,
  * stage) before each collective, rank 0 also each finished step. The bound on silence is factor x the median of the
- * last steps, at least floor. A rank inside a collective waits for others and gets twice that (a second more than
- * the floor), so that the rank that it waits for is reported first.
+ * last steps, at least floor. A rank inside a collective waits for other ranks. Its bound is twice as long (at least
+ * floor plus one second), so that the rank that it waits for is reported first.
  *
  * The first steps also plan, allocate and fill caches. Until WATCHDOG_STEPS_MIN of them are done, the bound is
  * factor x the longest of them, or of the first steps of the job's last generation; if neither is known, it is the
  * bound of starting. So a world that stalls in its first steps costs only seconds, too.
  *
  * Ranks that wait for data report the wait again and again, each time with a longer duration. So a store that does
- * not answer for hours is not a hang, but a rank that is stopped meanwhile is one. Starting, restoring, joining and
+ * not answer for hours is not a hang, but a rank that is stopped meanwhile hangs. Starting, restoring, joining and
  * saving have bounds of their own; waiting for the leader's `go` has none, since the leader's deadlines cover it. A
  * rank that was told to go counts as joining, whatever it has sent.
  *
@@ -35,10 +35,10 @@ typedef struct Watchdog {
     int64_t step;          /* the last step named; -1: none */
     int64_t done_step;     /* the last step finished, only of rank 0; -1: none */
     TrainStage stage;      /* the last stage named */
-    uint64_t changed_usec; /* when one of these three last changed, or a wait last grew */
+    uint64_t changed_usec; /* when step, done_step or stage last changed, or a wait grew */
     uint64_t step_usec;    /* when the last measured duration ended; 0: none yet */
     uint64_t took_usec[WATCHDOG_WINDOW]; /* durations of the last steps, a ring */
-    size_t n_took;                       /* durations measured since the start */
+    size_t n_took;                       /* number of durations measured since the start */
     uint64_t first_usec;                 /* the longest of the first WATCHDOG_STEPS_MIN steps */
     uint64_t known_usec;                 /* first_usec of the job's last generation; 0: unknown */
     uint64_t waited_usec; /* how long the rank has waited for data, as last reported */

@@ -31,7 +31,7 @@ typedef struct WorkloadNeeds {
     const bool *knows_secrets; /* the record of this node says that it may read worlds' secrets */
     const SlotGpus *gpus;      /* GPUs of this node, as in its record */
     const RankNeeds *ranks;    /* needs for starting trainer processes; only rank.c uses them */
-    uint64_t incarnation;      /* of this sdtraind; a world that names another one is not for it */
+    uint64_t incarnation;      /* incarnation of this sdtraind; only worlds that name it count */
 } WorkloadNeeds;
 
 /* Callbacks, all set. They are called in the middle of the work: a callee only notes the event, and calls the
@@ -49,7 +49,7 @@ typedef struct WorkloadEvents {
                            bool committed);
     void (*rank_started)(void *userdata, const Rank *rank);
     void (*rank_ended)(void *userdata, const Rank *rank, const ExitVerdict *verdict);
-    /* rank_stepped() and rank_saved() may store in the rank what its trainer counts since its start. */
+    /* rank_stepped() and rank_saved() may store the trainer's counters in failed_saves and store_use of the rank. */
     void (*rank_stepped)(void *userdata, Rank *rank, const ChannelMessage *step);
     void (*rank_saved)(void *userdata, Rank *rank, const ChannelMessage *saved);
     void (*job_forgotten)(void *userdata, const char *job);
@@ -93,7 +93,7 @@ void workload_slot_lost(Workload *w, Rank *rank);
 /* Called when etcd has acknowledged the node's record. Only now ranks in lost slots are reported as exited: if the
  * leader saw the exit before it saw the slot as lost, it would place a new rank on a slot that holds a live process. */
 void workload_note_node_written(Workload *w);
-/* Called when the lease is lost, and the records under it. */
+/* Called when the lease is lost, and the records under the lease with it. */
 void workload_note_lease_lost(Workload *w);
-/* Called when there is a new lease: the records under the old one have expired, and are put again. */
+/* Called when there is a new lease: the records under the old lease have expired, and are put again. */
 void workload_note_lease(Workload *w);

@@ -30,7 +30,7 @@ static void take_lines(const char *text, size_t n)
         (void)kernel_log_take(&log, &scene, text + at, length);
         at += length + 1;
         scene.boot_usec +=
-            UINT64_C(3600) * 1000000; /* each line is an hour later, of another program */
+            UINT64_C(3600) * 1000000; /* each next line is an hour later and of another program */
         submissions[0][0] = (char)('a' + (submissions[0][0] + 1) % 8);
     }
     ProbeResult result;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-kernel-log.c - drivers' messages in the kernel's log: which are recognised, which action each needs, what the
- * settings override, and what is kept between two lives of the daemon. */
+ * settings override, and what is kept when the daemon restarts. */
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
@@ -136,7 +136,7 @@ static void test_records_are_parsed(_unused_ void **state)
          XID_SWITCH, 20034, "0000:86:00", XID_ISOLATE},
         {"nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Link 30 LTSSM Fault Up", XID_SWITCH,
          20034, "0000:86:00", XID_SUSPECT},
-        /* off the bus, with and without a number */
+        /* GPUs off the bus, reported with and without an Xid */
         {LOST, XID_GPU, 79, "0000:3b:00", XID_REBOOT},
         {"NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", XID_GPU, 79, "0000:3b:00",
          XID_REBOOT},
@@ -275,7 +275,7 @@ static void test_lost_gpu_has_the_address_of_its_first_line(_unused_ void **stat
            "installed in this system "
            "has NVRM: fallen off the bus");
     assert_false(
-        say(&log, &scene, "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.")); /* known */
+        say(&log, &scene, "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.")); /* known event */
     assert_int_equal(log.events[0].count, 2);
 
     log = new_log();
@@ -326,8 +326,8 @@ static bool fail_program(KernelLog *log, KernelScene *scene, const char *submiss
     return say(log, scene, text);
 }
 
-/* Three faults in a day, in programs of two submissions, may be the GPU's: they are reported as suspect, and no slot
- * is lost. */
+/* Three faults in a day, in programs of two submissions, may be caused by the GPU: the GPU is reported as suspect, and
+ * no slot is lost. */
 static void test_programs_that_fail_again_and_again(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -344,13 +344,13 @@ static void test_programs_that_fail_again_and_again(_unused_ void **state)
            "GPU");
     assert_int_equal(fault_rule(FAULT_XID_REPEATED)->level, HEALTH_SUSPECT);
 
-    /* A day after the first fault, it does not count any more. */
+    /* The first fault does not count any more when it is a day old. */
     pass(&scene, XID_REPEATS_SEC - XID_BURST_SEC - 1);
     assert_int_equal(judge(&log, &scene).n_findings, 1);
     pass(&scene, 1);
     assert_int_equal(judge(&log, &scene).n_findings, 0);
     assert_true(fail_program(&log, &scene, "c", 13));
-    assert_false(fail_program(&log, &scene, "d", 13)); /* known already */
+    assert_false(fail_program(&log, &scene, "d", 13)); /* the GPU is suspect already */
     kernel_log_forget(&log);
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 }
@@ -377,7 +377,7 @@ static void test_one_program_is_no_proof(_unused_ void **state)
     assert_false(fail_program(&log, &scene, "c", 94));
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 
-    /* Faults of unknown programs do not count: in a slot without a rank, or on a GPU without a slot. */
+    /* A fault does not count if its program is unknown: its slot has no rank, or its GPU has no slot. */
     assert_false(fail_program(&log, &scene, "", 31));
     assert_false(say(&log, &scene, "NVRM: Xid (PCI:0000:aa:00): 31, pid=7, name=x"));
     assert_int_equal(log.n_programs, 2);
@@ -589,7 +589,7 @@ static void test_lost_records_are_said(_unused_ void **state)
     log.lost_is_news = false;
     (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
     result = judge(&log, &scene);
-    assert_int_equal(result.n_findings, 0); /* the log is not needed */
+    assert_int_equal(result.n_findings, 0); /* this node needs no log */
     assert_string_equal(result.note, "may not be read");
     log.is_needed = true;
     result = judge(&log, &scene);

@@ -102,7 +102,7 @@ static void expect(const Cloud *c, FaultCode fault, const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, f->text);
 }
 
-/* Makes the last run that saw the notice seem to be that long ago. */
+/* Makes the last run that saw the notice seem to be `seconds` ago. */
 static void let_pass(Cloud *c, double seconds)
 {
     double usec = 0;
@@ -152,7 +152,7 @@ static void test_notice_drains_until_a_reboot(_unused_ void **state)
 }
 
 /* An instance that was spared, or woken from hibernation, is used again after 15 minutes without the notice. Silence
- * of the endpoint does not count as such. */
+ * of the endpoint does not count as time without the notice. */
 static void test_notice_ends_when_it_was_denied_for_long(_unused_ void **state)
 {
     Cloud c;

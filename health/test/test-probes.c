@@ -77,7 +77,7 @@ static void probe(Machine *m, const Probe *which)
     assert_int_equal(try_probe(m, which, &err), 0);
 }
 
-/* Makes the last run seem to be that long ago. */
+/* Makes the last run seem to be `seconds` ago. */
 static void let_pass(Machine *m, double seconds)
 {
     double usec = 0;
@@ -294,14 +294,14 @@ static void test_gpu_rates(_unused_ void **state)
         clear_machine(&m);
     }
     Machine m = new_machine();
-    set_gpus(GPUS, 2, "{\"replays\": 100000}"); /* an old value */
+    set_gpus(GPUS, 2, "{\"replays\": 100000}"); /* the first value is only noted */
     probe(&m, &probe_gpu);
     let_pass(&m, 60);
     set_gpus(GPUS, 2, "{\"replays\": 100031}"); /* the allowed rise in a minute */
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     let_pass(&m, 60);
-    set_gpus(GPUS, 2, "{\"replays\": 3}"); /* the counter began anew */
+    set_gpus(GPUS, 2, "{\"replays\": 3}"); /* the counter was reset */
     probe(&m, &probe_gpu);
     expect_well(&m.result);
     clear_machine(&m);
@@ -377,21 +377,21 @@ static void test_rdma_counters(_unused_ void **state)
 {
     Machine m = new_machine();
     set_good_port("rdmap1s0");
-    set_counter("rdmap1s0", "rx_drops", 1000000); /* an old value */
+    set_counter("rdmap1s0", "rx_drops", 1000000); /* the first value is only noted */
     set_counter("rdmap1s0", "retrans_bytes", 0);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
     set_counter("rdmap1s0", "rx_drops", 1000090); /* an allowed burst */
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    set_counter("rdmap1s0", "rx_drops", 1000120); /* 10 tokens were left */
+    set_counter("rdmap1s0", "rx_drops", 1000120); /* only 10 tokens were left */
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_COUNTER, -1, "rdmap1s0: rx_drops rose by 30");
     let_pass(&m, 200);
     set_counter("rdmap1s0", "rx_drops", 1000210); /* the bucket is full again */
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    set_counter("rdmap1s0", "rx_drops", 5); /* the counter began anew */
+    set_counter("rdmap1s0", "rx_drops", 5); /* the counter was reset */
     set_counter("rdmap1s0", "retrans_bytes", 2000000);
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_COUNTER, -1, "retrans_bytes rose by 2000000");
@@ -406,7 +406,7 @@ static void test_rdma_hangs(_unused_ void **state)
     set_counter("rdmap1s0", "no_completion_cmds", 7);
     set_counter("rdmap1s0", "keep_alive_rcvd", 100);
     probe(&m, &probe_rdma);
-    set_counter("rdmap1s0", "no_completion_cmds", 9); /* but keep-alive still rises */
+    set_counter("rdmap1s0", "no_completion_cmds", 9); /* keep_alive_rcvd rises, too */
     set_counter("rdmap1s0", "keep_alive_rcvd", 160);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
@@ -487,7 +487,7 @@ static void test_host(_unused_ void **state)
     expect(&m.result, FAULT_OOM_KILLS, -1, "killed 2 processes");
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one run is not enough */
     probe(&m, &probe_host);
-    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* nor is another run right after it */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* two runs at once are not enough */
     see_for(&m, "77-900", 15);
     probe(&m, &probe_host);
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));

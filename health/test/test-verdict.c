@@ -63,7 +63,7 @@ static void test_slots(_unused_ void **state)
     assert_int_equal(verdict.level, HEALTH_ISOLATE);
     assert_int_equal(verdict.bad_slots, 3);
 
-    /* The verdict quotes the probe that costs a slot, not a probe that only suspects. */
+    /* The verdict quotes the probe that costs a slot, not a probe whose finding only makes the node suspect. */
     ProbeAnswer mixed[] = {weigh(FAULT_CLOCK_WRONG, -1, 2), weigh(FAULT_XID_SLOT, 1, 2)};
     assert_int_equal(verdict_judge(mixed, 2, 2).worst, 1);
 }
