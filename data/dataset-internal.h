@@ -44,8 +44,9 @@ struct Dataset {
     float *planes;     /* [n_latents]: scratch of dataset_decode(), the latents as stored, CHW */
 };
 
-/* Decides which streams' shards are worth fetching whole in advance, for a rank that reads `share` of all samples from
- * first_step on (docs/internals/data.md). Returns for how many of the rank's next samples shards should be fetched. */
+/* Decides for which streams whole shards should be fetched in advance (docs/internals/data.md). The rank reads the
+ * fraction `share` of all samples, and begins with step first_step. Returns the number of the rank's next samples whose
+ * shards should be fetched. */
 int64_t dataset_plan_cache(Dataset *dataset, const Job *job, int64_t first_step, double share);
 
 /* Returns how many samples a reader should request ahead: read_ahead, or 1 if all streams are local. */

@@ -11,18 +11,18 @@
 #include <string.h>
 
 enum {
-    INDEX_WHOLE_MAX = 64 << 20,  /* bytes of a remote index.json that is read whole */
+    INDEX_WHOLE_MAX = 64 << 20,  /* bytes of the largest remote index.json that is read whole */
     INDEX_HEAD = 1 << 20,        /* bytes read of a larger index.json, for its first shard */
-    SHARD_BYTES_MAX = 256 << 20, /* bytes of a compressed shard that is unpacked for one sample */
-    SAMPLES_TRIED = 64,          /* samples that are read to find one that has latents */
+    SHARD_BYTES_MAX = 256 << 20, /* bytes of the largest shard that is unpacked for one sample */
+    SAMPLES_TRIED = 64, /* limit of the samples that are read to find a sample with latents */
 };
 
 /* The first shard that has samples. Every other shard that is read must have the same columns. */
 typedef struct FirstLook {
     const char *source;
-    bool only; /* stop after one shard with samples: the text may be cut behind it */
+    bool only; /* stop at the first shard with samples: the text of index.json may be cut */
     size_t seen;
-    uint64_t n_samples, n_bytes; /* of all shards seen; the bytes count raw and compressed files */
+    uint64_t n_samples, n_bytes; /* sums over the shards seen; n_bytes: raw and compressed files */
     MdsEntry entry;
 } FirstLook;
 
@@ -112,7 +112,7 @@ typedef struct Looking {
     Store *store;
     const MdsEntry *entry;
     IndexShard info;
-    Shard *shard; /* a compressed shard, unpacked in memory; else NULL */
+    Shard *shard; /* the shard, unpacked in memory; NULL: the shard is not compressed */
 } Looking;
 
 static int read_sample(const Looking *l, uint32_t i, char **ret, size_t *ret_n, Error *err)

@@ -18,8 +18,8 @@ enum {
     STD_SAMPLES = 32,
 };
 
-/* Whole shards are fetched only if this rank uses each of their samples at least this often on average: below 0.5, it
- * would fetch more than twice the bytes that range requests fetch. */
+/* The least number of times, on average, that this rank must use each sample of a shard so that whole shards are
+ * fetched. Below 0.5, whole shards are more than twice the bytes that range requests would fetch. */
 static const double USES_THAT_PAY = 0.5;
 
 /* ---- what the cache can hold ---- */
@@ -49,8 +49,8 @@ static double cache_bound(const Dataset *d, const Job *job)
     return fmax(bound, 0);
 }
 
-/* Warns if the unpacked shards of a shuffle window do not fit the cache: then nearly every sample fetches and unpacks a
- * shard. */
+/* Warns if the unpacked shards of a shuffle window do not fit the cache: then a shard is fetched and unpacked for
+ * nearly every sample. */
 static void warn_of_thrashing(const Dataset *d, const Job *job, const Stream *stream)
 {
     double bytes = window_bytes(job, stream), bound = cache_bound(d, job);
@@ -169,8 +169,8 @@ static int observe_shape(Dataset *d, Error *err)
     return d->planes ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-/* Waits for the bytes of read i; the other reads of the n that were begun continue meanwhile. No other thread uses the
- * dataset yet. */
+/* Waits for the bytes of reads[i], while reads[i + 1] to reads[n - 1], which were begun, too, continue. No other thread
+ * uses the dataset yet. */
 static int wait_for(Dataset *d, SampleRead *reads, int64_t i, int64_t n, const void **ret,
                     size_t *ret_bytes, Error *err)
 {
@@ -181,7 +181,8 @@ static int wait_for(Dataset *d, SampleRead *reads, int64_t i, int64_t n, const v
             return MIN(r, 0);
         const void *bytes;
         size_t n_bytes;
-        for (int64_t k = i + 1; k < n; k++) /* a failure of read k is returned when k becomes i */
+        /* A failure of reads[k] is returned by the call that waits for reads[k]. */
+        for (int64_t k = i + 1; k < n; k++)
             (void)sample_read_poll(&reads[k], false, &wake_usec, &bytes, &n_bytes, NULL);
         event_count_wait(d->events, seen, wake_usec);
     }
@@ -241,7 +242,7 @@ static int check_first_samples(Dataset *d, size_t stream, Error *err)
     Spread spread = {0};
     int64_t n = MIN(d->order.streams[stream].n_samples, (int64_t)STD_SAMPLES);
     int r = read_first(d, stream, n, reads, &spread, err);
-    for (int64_t i = 0; i < n; i++) { /* if a read failed, this ends the reads behind it */
+    for (int64_t i = 0; i < n; i++) { /* ends the reads that were begun behind a failed read */
         sample_read_end(&reads[i]);
         sample_read_clear(&reads[i]);
     }

@@ -36,7 +36,7 @@ int dataset_find_column(const MdsSchema *schema, const char *where, const char *
 
 /* ---- shapes from one column ---- */
 
-/* Returns 1 with dims[n_dims], or 0 if only a sample can give them. */
+/* Returns 1 with dims[n_dims], or 0 if only a sample can give the dimensions. */
 static int dims_of(const MdsColumn *column, const MdsField *sample, int n_dims, const char *what,
                    uint64_t *dims, Error *err)
 {

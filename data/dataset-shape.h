@@ -38,8 +38,8 @@ typedef struct DatasetSources {
     Hash empty_text; /* hash of data.empty_text's file */
     size_t n_streams;
     Hash index[JOB_STREAMS_MAX]; /* each stream's index.json, which holds the shards' hashes */
-    /* The hash of each stream's encoder.json, if dataset_terms_read() takes terms from that file that the job file does
-     * not give. */
+    /* The hash of each stream's encoder.json, if dataset_terms_read() takes from encoder.json a term that the job file
+     * does not give. */
     bool has_encoder[JOB_STREAMS_MAX];
     Hash encoder[JOB_STREAMS_MAX];
 } DatasetSources;

@@ -14,8 +14,8 @@
 typedef struct Encoders {
     size_t n;
     EncoderFacts first;
-    char *first_uri; /* URI of the encoder.json */
-    char *folder;    /* URI of the dataset of that encoder.json */
+    char *first_uri; /* URI of the first encoder.json */
+    char *folder;    /* URI of the dataset that has the first encoder.json */
     char *without;   /* URI of a stream without encoder.json; NULL: there is none */
 } Encoders;
 
@@ -86,8 +86,8 @@ static int compare(const Encoders *e, const EncoderFacts *facts, const char *uri
     return r < 0 ? r : compare_shapes(e, &facts->shape, uri, err);
 }
 
-/* Reports that encoder.json is missing; if the whole dataset is missing (a store not mounted, a folder moved), reports
- * that instead. */
+/* Reports that encoder.json is missing, or, if the whole dataset is missing (a store not mounted, a folder moved), that
+ * the dataset is missing. */
 static int refuse_gone(Store *store, const char *uri, Error *err)
 {
     uint64_t n_bytes;

@@ -23,13 +23,13 @@ typedef struct DatasetTerms {
     char *latents, *text; /* names of columns */
     char *empty_text_uri; /* NULL: the job drops no caption, and its file names none */
     char *encoder;        /* URI of the first encoder.json; NULL: no stream has an encoder.json */
-    DatasetShape shape;   /* shape of the samples, as that encoder.json states it */
+    DatasetShape shape;   /* shape of the samples, as `encoder` states it */
     /* The hashes that each encoder.json records of the files beside it. */
     NotedHash empty_text, index[JOB_STREAMS_MAX];
 } DatasetTerms;
 
-/* Finds the terms. submitted may be NULL. sources, which may be NULL, gets the hash of each encoder.json if the terms
- * differ from the job file's own. */
+/* Finds the terms. submitted may be NULL. sources, which may be NULL, gets the hash of each encoder.json if the
+ * job file alone does not give the same terms. */
 int dataset_terms_read(const Job *job, const DatasetSources *submitted, DatasetTerms *ret,
                        DatasetSources *sources, Error *err);
 void dataset_terms_clear(DatasetTerms *terms);
@@ -38,8 +38,8 @@ void dataset_terms_clear(DatasetTerms *terms);
  * write. */
 int dataset_terms_find(const DatasetTerms *terms, const Job *job, const MdsSchema *schema,
                        const char *where, size_t *ret_latents, size_t *ret_text, Error *err);
-/* Calls dataset_read_empty_text() for the file that the terms name; with noted NULL, the hash must be the one in
- * encoder.json, if any. */
+/* Calls dataset_read_empty_text() for the file that the terms name; with noted NULL, the file must have
+ * the hash that encoder.json records for it, if encoder.json records one. */
 int dataset_terms_read_empty(const DatasetTerms *terms, const Job *job, const NotedHash *noted,
                              DatasetShape *shape, float **ret, Hash *ret_hash, Error *err);
 /* -EINVAL: the columns' shapes differ from those in encoder.json, so that encoder.json belongs to another dataset. */

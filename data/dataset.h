@@ -32,10 +32,10 @@ Dataset *dataset_free(Dataset *dataset);
 DEFINE_CLEANUP(Dataset, dataset_free)
 const DatasetShape *dataset_shape(const Dataset *dataset);
 const Order *dataset_order(const Dataset *dataset);
-Hash dataset_digest(const Dataset *dataset); /* over the compact indices and their bitmaps */
-/* Returns the text of the terms whose hash the digest is, canonical JSON for people and comparisons:
- * {"data":{"streams":[{"index": the hash of its compact index, "index_json": the hash of its index.json, "samples": the
- * number of samples with latents, "shards": their number}]}}. The caller frees it. */
+Hash dataset_digest(const Dataset *dataset); /* hash over the compact indices and their bitmaps */
+/* Returns what the digest depends on, as canonical JSON for people and comparisons:
+ * {"data":{"streams":[{"index": the hash of the compact index, "index_json": the hash of index.json, "samples": the
+ * number of samples with latents, "shards": the number of shards}]}}. The caller frees the text. */
 char *dataset_digest_terms(const Dataset *dataset);
 /* Returns the parts of the job's identity that come from the data: the names of the columns, from the job file or
  * encoder.json, and the empty caption. The result borrows the dataset and config. */

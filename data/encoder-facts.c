@@ -111,7 +111,7 @@ int encoder_facts_read(Store *store, EncoderFacts *ret, Error *err)
     int r = store_get(store, ENCODER_FACTS_NAME, ENCODER_FACTS_MAX, &text, &n_bytes, &why);
     if (r == -ENOENT)
         return 0;
-    if (r == -EACCES) { /* S3 returns this for a missing key if listing is not allowed */
+    if (r == -EACCES) { /* S3 returns -EACCES for a missing key if listing is not allowed */
         log_warning("%s; it is taken for one that is not there", why.text);
         return 0;
     }

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 8 << 20 }; /* bytes per request of a shard that is fetched */
+enum { PIECE_BYTES = 8 << 20 }; /* bytes of one request, if a whole shard is fetched */
 
 typedef struct Bytes { /* a buffer that grows */
     uint8_t *data;
@@ -21,8 +21,8 @@ typedef struct Bytes { /* a buffer that grows */
 
 typedef struct Build {
     Store *store;
-    const char *source; /* URI of its index.json, for error texts */
-    MdsEntry common;    /* the first entry, whose columns, hashes and compression all share */
+    const char *source; /* URI of index.json, for error texts */
+    MdsEntry common;    /* the first entry; all entries have its columns, hashes, compression */
     size_t hash_bytes;  /* bytes of all digests of one file */
     uint64_t n_shards, n_samples;
     Bytes first, records, names;
@@ -69,8 +69,8 @@ static void build_clear(Build *b)
         bytes_clear(&b->bits[i]);
 }
 
-/* Reports whether a column's payload may be empty although the sample should have it: bytes of latents, if a picture
- * was too small. An empty caption counts as present. */
+/* Reports whether an empty payload in this column means that the sample lacks the value: a sample has no latents if its
+ * picture was too small. An empty text is a value: a caption may be empty. */
 static bool may_be_missing(const MdsColumn *column)
 {
     return column->size == 0 && (column->kind == MDS_BYTES || column->kind == MDS_NDARRAY);

@@ -17,8 +17,9 @@
 
 enum {
     READ_BYTES = 1 << 20,
-    FETCH_ATTEMPTS = 3, /* for an index that arrives corrupted, at most */
-    PATIENCE_SEC = 900, /* to wait for another rank that fetches or makes the index */
+    /* The largest number of attempts to fetch an index that arrives corrupted. */
+    FETCH_ATTEMPTS = 3,
+    PATIENCE_SEC = 900, /* the longest wait for another rank that fetches or makes the index */
     LOOK_MSEC = 20,
 };
 
@@ -54,7 +55,7 @@ int index_origin_parse(const char *name, const char *text, size_t n_bytes, Index
     return r;
 }
 
-/* The text does not hold the URI: a URI may be any bytes, and the dataset may be copied elsewhere. */
+/* The text does not hold the URI: a URI may hold bytes that JSON cannot, and a copy of the dataset has another URI. */
 int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 {
     char hash[HASH_TEXT_BYTES];
@@ -75,8 +76,9 @@ int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 /* A copy of the index: a file in the cache, or a file without a name that vanishes with this process. */
 typedef struct Copy {
     Store *store;
-    Cache *cache;    /* NULL: the file has no name */
-    bool of_service; /* the service's cache, not named by the job: its errors are not the job's */
+    Cache *cache; /* NULL: the file has no name */
+    /* `cache` belongs to the service and is not named by the job, so its errors are not those of the job. */
+    bool of_service;
     char name[CACHE_NAME_MAX + 1];
     int fd; /* only this process writes to the file */
 } Copy;
@@ -223,8 +225,8 @@ static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
     return r;
 }
 
-/* Finds the hash of the store's index.json of this version: in INDEX_ORIGIN if that names the same version, else from
- * the bytes of index.json. */
+/* Finds the hash of the store's index.json of this version: in INDEX_ORIGIN if INDEX_ORIGIN names the same version,
+ * else from the bytes of index.json. */
 static int find_source(Store *store, const char *version, Hash *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -415,7 +417,8 @@ static int open_local(Store *store, const char *path, Cache *cache, const NotedH
     if (r < 0)
         return r;
     const Hash source = hash_bytes(text, n_bytes);
-    r = check_json(store, source, noted, err); /* checked before the index is built */
+    /* An index.json that has changed is refused before an index is built. */
+    r = check_json(store, source, noted, err);
     if (r < 0)
         return r;
     Error why = ERROR_INIT;

@@ -6,14 +6,14 @@
  * service; else in a file without a name, which vanishes with the Index. An index whose recorded hash of index.json no
  * longer holds is made again.
  *
- * For a dataset on S3, the node's cache keeps a copy of the index. One process of the node fetches the index for all,
- * or makes it if the dataset has none. The copy is named after the URI and the version (ETag) of index.json, so an
- * unchanged dataset costs one request. The cache treats the copy as it treats a shard: the copy counts towards the
- * cache's size, stays while it is mapped, and is removed when it is the least recently used file. Without room in the
- * cache, each process fetches its own copy into a file without a name.
+ * For a dataset on S3, the node's cache keeps a copy of the index. One process of the node fetches the index for all
+ * processes, or makes it if the dataset has none. The copy is named after the URI and the version (ETag) of index.json,
+ * so an unchanged dataset costs one request. The cache treats the copy as it treats a shard: the copy counts towards
+ * the cache's size, stays while it is mapped, and is removed when it is the least recently used file. Without room in
+ * the cache, each process fetches its own copy into a file without a name.
  *
  * INDEX_ORIGIN beside the dataset's index names the index.json of which that index was made, so that a node need not
- * fetch an index.json of gigabytes to know that the two belong together. Without INDEX_ORIGIN, or if it names another
+ * fetch an index.json of gigabytes to know that the index belongs to it. Without INDEX_ORIGIN, or if it names another
  * version, index.json is fetched and hashed.
  *
  * Folder:    Threads: any.
@@ -50,8 +50,8 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
 
 /* Finds the length of the dataset's index.json, without an index. -EINVAL: the dataset has no index.json. */
 int index_head(Store *store, uint64_t *ret_bytes, Error *err);
-/* Finds the hash of the dataset's index.json: in INDEX_ORIGIN if that names the present version, else index.json is
- * fetched and hashed. */
+/* Finds the hash of the dataset's index.json: in INDEX_ORIGIN if INDEX_ORIGIN names the present version of index.json,
+ * else index.json is fetched and hashed. */
 int index_find_source(Store *store, Hash *ret, Error *err);
 /* Writes the name of the index's copy in the cache. */
 const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1]);

@@ -11,8 +11,9 @@
  * while the steps' slots are full, since the coming samples are known. Samples count from the loader's start: sample i
  * belongs to step first_step + i / step_samples. Grains count likewise (ordinals).
  *
- * The thread waits for the first read. Whenever bytes have arrived, it polls the other reads, too: a table of offsets
- * that arrived lets a range request begin. A sample on file:// is read when it is decoded, so one read is enough there.
+ * The thread waits for the first read. Whenever bytes have arrived, it polls the other reads, too: when a table of
+ * offsets has arrived, a range request can begin. A sample on file:// is read when it is decoded, so one read is enough
+ * there.
  *
  * The thread also announces to the streams which shards its next n_horizon samples will need (dataset_plan_cache()). */
 #include "data/loader.h"
@@ -46,10 +47,11 @@ struct Loader {
     int64_t step_samples, n_samples;
     size_t n_latents, n_text; /* number of floats in one sample */
     int64_t n_slots, n_reads, n_horizon;
-    LoaderSlot slots[SLOTS_MAX]; /* the thread's until filled, then the training loop's */
+    /* A slot is used by the thread until it is filled, and then by the training loop. */
+    LoaderSlot slots[SLOTS_MAX];
     bool has_locks, has_thread;
     pthread_t thread;
-    atomic_bool stop; /* written under the mutex, so that no waiting thread misses it */
+    atomic_bool stop; /* written under the mutex, so that no waiting thread misses the change */
 
     /* Used only by the thread, and by loader_free() after the thread has ended. */
     int64_t n_asked, n_decoded, n_expected; /* counts of samples */
@@ -59,7 +61,7 @@ struct Loader {
 
     pthread_mutex_t mutex; /* protects the following fields */
     pthread_cond_t changed;
-    int64_t filled;   /* grains that are filled, as an ordinal */
+    int64_t filled;   /* number of filled grains, so also the next grain's ordinal */
     int64_t released; /* number of released steps, from first_step on */
     int failure;      /* why grain number `filled` could not be filled; 0: no failure */
     Error error;
@@ -77,7 +79,7 @@ static OrderSample sample_at(const Loader *l, int64_t i)
 
 static SampleRead *read_at(Loader *l, int64_t i) { return &l->reads[i % l->n_reads]; }
 
-/* Polls a read that is not the first. Its failure is returned once it is the first read. */
+/* Polls a read whose sample is not decoded now. If the read has failed, try_to_decode() returns the failure later. */
 static void look_at(Loader *l, SampleRead *read)
 {
     const void *bytes;
@@ -118,7 +120,7 @@ static bool expect(Loader *l)
     for (int n = 0; n < EXPECTED_TOGETHER && may_expect(l); n++) {
         if (!dataset_expect(l->dataset, sample_at(l, l->n_expected),
                             (uint64_t)((l->n_expected + 1) / MAX(l->n_horizon, 1))))
-            return false; /* a queue is full: tried again with the next sample */
+            return false; /* a stream's queue is full: a later call announces this sample */
         l->n_expected++;
     }
     return may_expect(l);
@@ -204,7 +206,7 @@ static bool may_fill(const Loader *l)
     return step < l->released + l->n_slots && l->first_step + step < l->n_steps;
 }
 
-/* Decodes one grain into its slot. The slot is the thread's, so the loader's mutex is not held. */
+/* Decodes one grain into its slot. Only the thread uses the slot now, so the loader's mutex is not held. */
 static int fill(Loader *l, int64_t ordinal, Error *err)
 {
     assert(l->n_decoded == ordinal * l->grain);

@@ -55,8 +55,8 @@ static uint64_t permute(uint64_t key, uint64_t n, uint64_t x)
 
 /* Maps an index in the pass to a sample. The inner permutation mixes the indices inside windows of B; the outer
  * permutation moves whole units of U samples, so that a window reads about B/U units. If the last unit is short, only
- * the full units are permuted, and the short unit is inserted before the slot that a hash selects: indices behind it
- * are shifted by its length. */
+ * the full units are permuted, and the short unit is inserted before the slot that a hash selects: indices behind the
+ * short unit are shifted by the length of that unit. */
 static int64_t sample_in_pass(const OrderStream *stream, int64_t window, uint64_t pass_key,
                               int64_t index)
 {

@@ -23,9 +23,9 @@
 enum { ORDER_STREAMS_MAX = 64, ORDER_ALGORITHM = 1 };
 
 typedef struct OrderStream {
-    int64_t n_samples; /* valid samples */
+    int64_t n_samples; /* number of valid samples in the stream */
     int64_t unit;      /* U: samples that stay together in the outer permutation, about one shard */
-    double proportion; /* any positive scale; 0: the stream is not used */
+    double proportion; /* weight relative to the sum of all weights; 0: the stream is not used */
 } OrderStream;
 
 typedef struct OrderNode {     /* a node of the split tree, internal */

@@ -2,14 +2,14 @@
 /* codec.c - see codec.h. */
 #include "encoders/codec.h"
 
-/* Rows of an orthonormal matrix: luma, red against blue, green against both. */
+/* Rows of an orthonormal matrix: luma, red against blue, green against red and blue. */
 static const double colours[3][3] = {
     {0.57735026918962576, 0.57735026918962576, 0.57735026918962576},
     {0.70710678118654752, 0.0, -0.70710678118654752},
     {0.40824829046386302, -0.81649658092772603, 0.40824829046386302},
 };
 
-/* Two waves over the eight rows of a block: the cosine transform's second wave, and below the constant one. */
+/* The second wave of the cosine transform over the eight rows of a block; `flat` is the first wave, a constant. */
 static const double wave[CODEC_BLOCK] = {
     0.49039264020161522,  0.41573480615127262,  0.27778511650980111,  0.09754516100806413,
     -0.09754516100806413, -0.27778511650980111, -0.41573480615127262, -0.49039264020161522,

@@ -23,5 +23,6 @@ typedef struct OpenclipartPaths {
 int openclipart_list(const char *source, int64_t n, OpenclipartPaths *ret, Error *err);
 void openclipart_paths_clear(OpenclipartPaths *paths);
 
-/* Reads the caption of png/A/B.png from svg/A/B.svg; if that file has none, the caption is the picture's file name. */
+/* Reads the caption of png/A/B.png from svg/A/B.svg; if the SVG has no caption, the result is the picture's file
+ * name. */
 int openclipart_read_caption(const char *source, const char *path, char **ret);

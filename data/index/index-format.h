@@ -26,7 +26,8 @@ enum {
 
 typedef struct IndexColumn {
     uint64_t n_valid;
-    uint64_t ranks, bits; /* offsets of the two sections; 0: no payload is empty */
+    /* Offsets of the bitmap's ranks and of the bitmap; 0: no payload is empty. */
+    uint64_t ranks, bits;
 } IndexColumn;
 
 typedef struct IndexHeader {
@@ -36,15 +37,16 @@ typedef struct IndexHeader {
     Hash core;   /* hash of the core's block hashes; with source, the dataset's identity */
     uint64_t n_shards, n_samples;
     uint64_t body_bytes, core_bytes;
-    uint64_t config; /* JSON: columns, compression, hashes */
+    uint64_t config; /* offset of a JSON text: columns, compression, names of hashes */
     uint64_t config_bytes;
-    uint64_t columns; /* IndexColumn[n_columns] */
-    uint64_t first;   /* u64[n_shards + 1]: first sample of each shard */
-    uint64_t records; /* [n_shards]: IndexRecord, raw digests, zip digests; record_bytes each */
+    uint64_t columns; /* offset of IndexColumn[n_columns] */
+    uint64_t first;   /* offset of u64[n_shards + 1]: first sample of each shard */
+    /* Offset of [n_shards] records of record_bytes each: an IndexRecord, the raw file's digests, the zip's digests. */
+    uint64_t records;
     uint64_t record_bytes;
-    uint64_t names; /* "raw\0zip\0" of each shard */
+    uint64_t names; /* offset of the file names of each shard: "raw\0zip\0" */
     uint64_t names_bytes;
-    uint64_t hashes; /* u64[n_samples], or 0 */
+    uint64_t hashes; /* offset of u64[n_samples]; 0: there are no hashes of samples */
     Hash header;     /* hash over this header (zeros in this field) and the block hashes */
 } IndexHeader;
 

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 
 struct Index {
-    char *path; /* or another name for the file in error texts */
-    int fd;     /* open while the file is mapped: its lock shows that it is in use */
+    char *path; /* the file's path, or another name for it in error texts */
+    int fd;     /* open while the file is mapped, since its lock shows that the file is in use */
     const uint8_t *map;
     size_t map_bytes;
     IndexHeader header;

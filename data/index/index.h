@@ -55,7 +55,7 @@ Hash index_source(const Index *index); /* XXH3-128 of the index.json that the in
 /* Identifies the dataset: the hash of the whole file without the hashes of samples, which follow from the rest. */
 Hash index_digest(const Index *index);
 const MdsSchema *index_schema(const Index *index);
-const char *index_compression(const Index *index); /* "" for none */
+const char *index_compression(const Index *index); /* "": the shards are not compressed */
 size_t index_n_hashes(const Index *index);
 const char *index_hash_name(const Index *index, size_t i);
 uint64_t index_bytes(const Index *index); /* the size of the file */

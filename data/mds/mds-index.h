@@ -31,9 +31,9 @@ typedef struct MdsEntry {
     MdsSchema schema;
     size_t n_hashes;
     char hashes[MDS_HASHES_MAX][CHECKSUM_NAME_MAX]; /* names of algorithms */
-    char compression[16];                           /* "zstd:7", "": not compressed */
+    char compression[16]; /* for example "zstd:7"; "": the shard is not compressed */
     uint64_t n_samples;
-    MdsFile raw, zip; /* zip.basename "": not compressed */
+    MdsFile raw, zip; /* zip.basename "": the shard is not compressed */
 } MdsEntry;
 
 /* Checks that a shard has the first shard's columns, compression and hashes, as all shards of a stream must. */

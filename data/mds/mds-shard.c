@@ -18,7 +18,7 @@ struct MdsShard {
     MdsText config;
 
     MdsText samples;
-    uint32_t *ends; /* [n_samples] end offset of each sample in samples */
+    uint32_t *ends; /* [n_samples]: end offset of each sample in the text `samples` */
     size_t n_samples, ends_room;
     uint64_t n_bytes; /* size of the shard's file, as the size limit counts it */
 };

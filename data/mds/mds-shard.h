@@ -18,7 +18,7 @@ typedef struct MdsShardOptions {
     const char *compression;   /* NULL, "zstd" or "zstd:<1..22>" */
     const char *const *hashes; /* [n_hashes] names of algorithms, sorted */
     size_t n_hashes;
-    uint64_t size_limit; /* bytes of a shard, under 2^32; 0: one shard holds everything */
+    uint64_t size_limit; /* largest size of a shard in bytes, under 2^32; 0: there is one shard */
 } MdsShardOptions;
 
 int mds_shard_new(const MdsSchema *schema, const MdsShardOptions *options, MdsShard **ret,

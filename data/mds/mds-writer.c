@@ -8,8 +8,9 @@
 #include <zstd.h>
 
 enum {
-    PENDING_MAX = 64,             /* files that are being put at the same time */
-    PENDING_BYTES_MAX = 256 << 20 /* bytes of those files, beyond which the writer waits for them */
+    PENDING_MAX = 64, /* files that are being put at the same time */
+    /* If the files that are being put have more bytes, the writer waits for all puts. */
+    PENDING_BYTES_MAX = 256 << 20
 };
 
 struct MdsWriter {
@@ -61,14 +62,14 @@ MdsWriter *mds_writer_free(MdsWriter *w)
     if (!w)
         return NULL;
     if (w->n_pending > 0)
-        (void)settle(w, NULL); /* the dataset is abandoned */
+        (void)settle(w, NULL); /* an error has no effect: the dataset is abandoned */
     mds_shard_free(w->shard);
     free(w->index.data);
     free(w);
     return NULL;
 }
 
-/* Compresses a shard into one zstd frame, which carries its content's size. */
+/* Compresses a shard into one zstd frame, whose header states the size of the content. */
 static int compress(const MdsWriter *w, const char *raw, size_t n_raw, char **ret,
                     size_t *ret_bytes, Error *err)
 {
@@ -139,8 +140,8 @@ static int flush_shard(MdsWriter *w, Error *err)
 int mds_writer_add(MdsWriter *w, const MdsField *fields, Error *err)
 {
     int r = mds_shard_is_full(w->shard, fields, err);
-    /* As in the writer that defined the format, a first sample beyond the limit leaves an empty shard in front of
-     * it. */
+    /* If the first sample alone exceeds the size limit, an empty shard is put in front of it, as the writer that
+     * defined the format does. */
     if (r > 0)
         r = flush_shard(w, err);
     return r < 0 ? r : mds_shard_add(w->shard, fields, err);

@@ -148,7 +148,7 @@ static void count_variable(MdsSchema *schema)
 
 static int compare_columns(const void *a, const void *b)
 {
-    /* Comparing UTF-8 by bytes gives the order of its code points. */
+    /* Texts in UTF-8 that are sorted by bytes are also sorted by code points. */
     return strcmp(((const MdsColumn *)a)->name, ((const MdsColumn *)b)->name);
 }
 
@@ -327,7 +327,7 @@ static int refuse_value(const MdsColumn *column, MdsField field, int r, Error *e
                      column->name, column->encoding, field.n_bytes);
 }
 
-/* Copies the text of a str_* column to a C string; false if it is empty, too long, or holds a NUL. */
+/* Copies the text of a str_* column to a C string. Returns false if the text is empty, too long, or holds a NUL. */
 static bool number_text(MdsField field, char *text, size_t size)
 {
     if (field.n_bytes == 0 || field.n_bytes >= size || memchr(field.data, '\0', field.n_bytes))

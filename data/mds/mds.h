@@ -89,7 +89,7 @@ const char *mds_number_name(MdsNumber number); /* "float16", ... */
 int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Error *err);
 
 /* Makes a schema of column_names, column_encodings and column_sizes of an index.json entry or a shard's config. The
- * sizes must be those of the encodings. */
+ * sizes must be the sizes that follow from the encodings. */
 int mds_schema_parse(const char *source, json_t *config, MdsSchema *ret, Error *err);
 /* Makes a schema of the caller's columns, which may come in any order. */
 int mds_schema_init(const MdsColumn *columns, size_t n_columns, MdsSchema *ret, Error *err);

@@ -18,7 +18,7 @@ static const struct {
 
 enum { HEADER_MAX = 4096 };
 
-/* Returns the text that follows 'key': in the header's Python dictionary. */
+/* Finds a key in the header, which is a Python dictionary, and returns the text behind the key and its colon. */
 static const char *value_of(const char *header, const char *key)
 {
     char quoted[32];
@@ -37,7 +37,8 @@ static int parse_shape(const char *p, MdsArray *array)
     for (;;) {
         p += strspn(p, " ");
         if (*p == ')')
-            return array->n_dims > 0 ? 0 : -EINVAL; /* a scalar cannot be used here */
+            /* A scalar, which has no dimensions, is refused. */
+            return array->n_dims > 0 ? 0 : -EINVAL;
         char *end;
         errno = 0;
         unsigned long long dim = strtoull(p, &end, 10);

@@ -5,7 +5,7 @@
  *            buffer to free.
  * Units:     bytes; dims in elements, C order.
  * Errors:    -EINVAL naming the source and the fault in its header; big-endian, Fortran-ordered and structured arrays
- *            are refused so, too.
+ *            are also refused with -EINVAL.
  * Threads:   any.
  * Source:    NumPy NEP 1, format versions 1.0 to 3.0; files written here are 1.0, byte for byte the same as those of
  *            numpy.save.

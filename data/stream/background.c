@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* background.c - fetches whole shards into the cache before they are needed; see shards.h.
  *
- * Expected shards wait in a queue; at most BACKGROUND_MAX of them are fetched at the same time. A shard is remembered
- * for two rounds, so that its other samples do not request it again. */
+ * Expected shards wait in a queue; at most BACKGROUND_MAX of them are fetched at the same time. An expected
+ * shard is remembered for two rounds, so that it is not put into the queue again for each of its samples. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/stream/shards-internal.h"
@@ -11,7 +11,7 @@
 
 enum {
     PAUSE_SEC = 60,   /* pause after a failed background fetch */
-    SKIPPED_MAX = 16, /* shards that are cached already, skipped in one call */
+    SKIPPED_MAX = 16, /* the largest number of cached shards that one call skips */
 };
 
 void background_remove(Shards *s, const KeptShard *e)

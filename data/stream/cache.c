@@ -29,7 +29,8 @@
 
 enum {
     PATH_ROOM = PATH_MAX + CACHE_NAME_MAX + 16,
-    FOLDER_WAIT_SEC = 5, /* to wait for the folder's lock, which is held for milliseconds */
+    /* The longest wait for the folder's lock, which is held only for milliseconds. */
+    FOLDER_WAIT_SEC = 5,
     OFF_SEC = 60,
 };
 
@@ -358,7 +359,7 @@ static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
         return -EAGAIN; /* another process abandoned the part while this one opened it */
     int r = resize(cache, name, fd, n_bytes);
     if (r < 0) {
-        (void)unlink(path); /* this process has locked the part */
+        (void)unlink(path); /* no other process uses the part: this process has locked it */
         return r;
     }
     return TAKE_FD(fd);
@@ -409,7 +410,8 @@ int cache_commit(Cache *cache, const char *name, int fd, bool sync)
         return lock;
     if (rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
         return -errno;
-    (void)flock(fd, LOCK_SH); /* in use, as after cache_open(); no other process has it open yet */
+    /* The shared lock marks the file as in use, as after cache_open(). No other process has opened the file yet. */
+    (void)flock(fd, LOCK_SH);
     return 0;
 }
 
@@ -417,7 +419,7 @@ int cache_abandon(Cache *cache, const char *name, int fd)
 {
     char path[PATH_ROOM];
     if (fd >= 0)
-        (void)unlink(path_of(cache, name, PART, path)); /* locked by this process */
+        (void)unlink(path_of(cache, name, PART, path)); /* only this process uses the part */
     return fd_close(fd);
 }
 

@@ -17,13 +17,14 @@
 enum {
     PIECES = 4, /* pieces that are requested at the same time */
     LOOK_MSEC = 20,
-    PATIENCE_SEC = 60, /* to wait for another process that fetches the shard */
+    PATIENCE_SEC = 60, /* longest wait for another process that fetches the shard */
     UNPACK_BYTES = 1 << 20,
 };
 
 typedef struct Piece {
     StoreRead read;
-    char *buffer; /* NULL: the fetch is into memory, and the piece is read to its place */
+    /* NULL: the shard is fetched into memory, and the piece is read directly to its place in ShardFetch.memory. */
+    char *buffer;
 } Piece;
 
 struct ShardFetch {
@@ -32,15 +33,15 @@ struct ShardFetch {
     IndexShard info;
     bool background, zipped;
     bool to_memory, begun, met_corrupt;
-    uint64_t patient_until_usec; /* 0: not waiting for another process */
+    uint64_t patient_until_usec; /* end of the wait for another process; 0: there is no wait */
     char name[CACHE_NAME_MAX + 1], zip_name[CACHE_NAME_MAX + 1];
     char *uri;
     const char *key;
     int raw_fd, zip_fd; /* files in the cache that are being filled */
-    char *memory;       /* of n_bytes; NULL: the fetch is into the cache */
+    char *memory;       /* [n_bytes]: the shard; NULL: the shard is fetched into the cache */
     uint64_t n_bytes, asked, came;
     ShardHashes hashes;   /* hashes of the bytes that arrived */
-    Piece pieces[PIECES]; /* byte i is read by i / piece_bytes % PIECES */
+    Piece pieces[PIECES]; /* byte i is read by pieces[i / piece_bytes % PIECES] */
 };
 
 int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard *info,
@@ -92,7 +93,7 @@ void piece_buffers_clear(PieceBuffers *spare)
 
 /* ---- one fetch ---- */
 
-/* Cancels all requests and removes all files and memory, so that the fetch can begin again. */
+/* Cancels all requests, removes the files and frees the memory, so that the fetch can begin again. */
 static void reset(ShardFetch *f)
 {
     for (size_t i = 0; i < PIECES; i++) {
@@ -132,7 +133,8 @@ static int begin_in_memory(ShardFetch *f, Error *err)
         return error_set(err, -ENOMEM, "%s: out of memory for %" PRIu64 " bytes", f->uri,
                          f->n_bytes);
     f->begun = true;
-    return shard_hashes_begin(&f->hashes, f->source, NULL, err); /* memory needs no later check */
+    /* NULL: hashes of samples are not needed, since a shard in memory is not checked again. */
+    return shard_hashes_begin(&f->hashes, f->source, NULL, err);
 }
 
 /* Discards the bytes that arrived, since the cache failed, and begins again to fetch everything into memory. */
@@ -154,7 +156,7 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
         if (r == 0)
             return 1;
         if (f->met_corrupt)
-            return leave_cache(f, err); /* corrupt for the second time */
+            return leave_cache(f, err); /* the cache's file was corrupt twice */
         log_warning("%s: what the cache holds of it, %s, is corrupt; fetching it again", f->uri,
                     f->name);
         f->met_corrupt = true;
@@ -377,7 +379,7 @@ static int finish_memory(ShardFetch *f, Shard **ret, Error *err)
         r = shard_of_memory(f->source, &f->info, f->memory, ret, err);
     if (r < 0)
         return r;
-    f->memory = NULL; /* the shard owns it now */
+    f->memory = NULL; /* the shard owns the memory now */
     return 1;
 }
 
@@ -404,7 +406,7 @@ static int finish_file(ShardFetch *f, Shard **ret, Error *err)
     }
     if (r < 0)
         return r;
-    f->raw_fd = -EBADF; /* the shard owns it now */
+    f->raw_fd = -EBADF; /* the shard owns the descriptor now */
     shard_keep_sample_hashes(*ret, &f->hashes);
     return 1;
 }
@@ -414,7 +416,7 @@ int shard_fetch_poll(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err
     int r = f->begun ? 0 : begin(f, wake_usec, ret, err);
     if (r != 0 || !f->begun)
         return r;
-    assert((f->memory != NULL) != (f->raw_fd >= 0)); /* one destination only */
+    assert((f->memory != NULL) != (f->raw_fd >= 0)); /* the fetch has one destination */
     r = bring(f, err);
     if (r <= 0)
         return r;

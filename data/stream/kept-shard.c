@@ -108,7 +108,7 @@ void kept_shard_forget(Shards *s, KeptShard *e)
         cache_forget(s->source.cache, shard_cache_name(&s->source, e->number, name));
     drop_shard(s, e);
     if (!e->table_read.begun)
-        kept_shard_drop_table(s, e); /* the table was never verified */
+        kept_shard_drop_table(s, e); /* the table has no hash: it may be wrong */
     e->look_usec = 0;
     background_forget(s, e->number);
     s->verified[e->number / 8] &= (uint8_t) ~(1 << e->number % 8);
@@ -148,7 +148,8 @@ void kept_shard_release(Shards *s, KeptShard *e)
         !shard_memory_bytes(e->shard))
         drop_shard(s, e);
     if (e->refs == 0 && e->fetch && !e->background)
-        kept_shard_drop_fetch(s, e); /* no read continues the fetch; others may wait for it */
+        /* No read would continue the fetch, and other processes may wait for it. */
+        kept_shard_drop_fetch(s, e);
     if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
         kept_shard_free(s, e);
 }

@@ -14,7 +14,7 @@ struct SampleHashes {
     size_t table_bytes;
     uint32_t *table; /* the shard's table: n, offset[n + 1] */
     uint64_t *hashes;
-    XXH3_state_t *state; /* of a sample that is not complete yet */
+    XXH3_state_t *state; /* hash of a sample of which only a part has been added */
     bool broken;
 };
 

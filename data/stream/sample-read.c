@@ -125,7 +125,7 @@ static int begin_range(SampleRead *read, bool first, Error *err)
     read->n_budget = read->n_bytes;
     budget->used += read->n_bytes;
     read->state = SAMPLE_READ_RANGE;
-    (void)shards_expect(s, e->number, s->round); /* if the queue is full, a later read retries */
+    (void)shards_expect(s, e->number, s->round); /* without effect if the queue is full */
     return 0;
 }
 

@@ -21,9 +21,9 @@ enum { SAMPLE_READ_ATTEMPTS = 3 };
 
 typedef enum SampleReadState {
     SAMPLE_READ_IDLE,    /* not begun, or ended */
-    SAMPLE_READ_OPENING, /* its shard is not readable yet */
-    SAMPLE_READ_RANGE,   /* its range has been requested */
-    SAMPLE_READ_READY,   /* its bytes are in the buffer and verified */
+    SAMPLE_READ_OPENING, /* the sample's shard is not readable yet */
+    SAMPLE_READ_RANGE,   /* the sample's range has been requested */
+    SAMPLE_READ_READY,   /* the sample's bytes are in the buffer and verified */
     SAMPLE_READ_FAILED,  /* failed for good: see `failure` and `why` */
 } SampleReadState;
 
@@ -31,8 +31,8 @@ typedef struct SampleRead {
     SampleReadState state;
     Shards *shards;
     IndexPlace place;
-    struct KeptShard *entry; /* the shard's entry; NULL: none */
-    StoreRead range_read;    /* in progress in SAMPLE_READ_RANGE */
+    struct KeptShard *entry; /* the shard's entry; NULL: the read has no entry */
+    StoreRead range_read;    /* in progress while the state is SAMPLE_READ_RANGE */
     char *buffer;
     size_t room;         /* size of the buffer */
     size_t n_bytes;      /* size of the sample */
@@ -50,7 +50,8 @@ void sample_read_begin(SampleRead *read, Shards *shards, IndexPlace place);
 void sample_read_refuse(SampleRead *read, int r, const Error *why);
 /* Returns 1 if *ret are the sample's bytes, valid until sample_read_end(); 0 if they have not arrived: poll again when
  * the event count was signalled, or at *wake_usec, which is made earlier if needed; a negative errno if the read has
- * failed for good. first: the caller needs this sample next; other reads wait if there is no room for them, too. */
+ * failed for good. first: the caller needs this sample next, so this read goes on even without room; all
+ * other reads wait for room. */
 int sample_read_poll(SampleRead *read, bool first, uint64_t *wake_usec, const void **ret,
                      size_t *ret_bytes, Error *err);
 /* Cancels the read's requests; the read may be begun again. */

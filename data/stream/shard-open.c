@@ -19,7 +19,7 @@ static bool must_verify(const Shards *s, const KeptShard *e)
 static int open_in_place(Shards *s, KeptShard *e, Where *ret, Error *err)
 {
     Shard *shard = NULL;
-    (void)kept_shards_make_room(s, 0); /* opened even if there is no room */
+    (void)kept_shards_make_room(s, 0); /* the shard is opened even without room */
     int r = shard_open_in_place(&s->source, &e->info, must_verify(s, e), &shard, err);
     if (r < 0)
         return r;
@@ -114,13 +114,14 @@ int kept_shard_poll_fetch(Shards *s, KeptShard *e, uint64_t *wake_usec, Where *r
     kept_shard_drop_fetch(s, e);
     if (r < 0)
         return r;
-    (void)kept_shards_make_room(s, shard_memory_bytes(shard)); /* kept even without room */
+    /* The shard is kept even if no room can be made. */
+    (void)kept_shards_make_room(s, shard_memory_bytes(shard));
     kept_shard_set(s, e, shard);
     *ret = WHERE_OPEN;
     return 0;
 }
 
-/* Continues a background fetch of the shard, if there is one; otherwise, or if it fails, begins a fetch for the
+/* Continues a background fetch of the shard; if there is none, or if the background fetch fails, begins a fetch for the
  * reads. */
 static int open_whole(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, Where *ret,
                       Error *err)

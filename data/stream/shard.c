@@ -18,7 +18,7 @@ struct Shard {
     int fd;       /* -EBADF: the shard is in memory */
     char *memory; /* NULL: the shard is a file */
     uint64_t n_bytes, n_samples;
-    uint64_t *sample_hashes; /* NULL: not computed */
+    uint64_t *sample_hashes; /* NULL: the hashes were not computed */
 };
 
 Shard *shard_free(Shard *shard)
@@ -142,8 +142,8 @@ static int hash_file(const char *name, int fd, uint64_t n_bytes, ShardHashes *ha
     return r;
 }
 
-/* Verifies a file by all hashes of the source in one pass, and hashes its samples. If the source has no hashes, it does
- * neither. */
+/* Verifies a file by all hashes of the source in one pass, and hashes its samples. Does nothing if the source has no
+ * hashes. */
 static int verify_file(const ShardSource *source, const char *name, int fd, const IndexShard *info,
                        ShardHashes *hashes, Error *err)
 {
@@ -323,7 +323,7 @@ int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool 
     r = shard_of_file(source, info, fd, &shard, err);
     if (r < 0)
         return r;
-    (void)TAKE_FD(fd); /* the shard owns it now */
+    (void)TAKE_FD(fd); /* the shard owns the descriptor now */
     ShardHashes hashes = {0};
     if (verify)
         r = verify_file(source, name, shard->fd, info, &hashes, err);
@@ -350,7 +350,7 @@ int shard_open_cached(const ShardSource *source, uint64_t number, const IndexSha
     if (r == 0)
         r = shard_of_file(source, info, fd, ret, err);
     if (r == 0) {
-        (void)TAKE_FD(fd); /* the shard owns it now */
+        (void)TAKE_FD(fd); /* the shard owns the descriptor now */
         shard_keep_sample_hashes(*ret, &hashes);
     } else {
         cache_forget(source->cache, name);

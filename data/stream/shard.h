@@ -29,20 +29,22 @@ typedef struct PieceBuffers {
 
 typedef struct ShardSource {
     Store *store;
-    const char *compression; /* "" for none */
+    const char *compression; /* "": the shards are not compressed */
     size_t n_hashes;
     const char *hashes[MDS_HASHES_MAX]; /* names of algorithms */
     Cache *cache;                       /* NULL: a fetched shard stays in memory */
-    char cache_prefix[HASH_TEXT_BYTES]; /* begins names in the cache: the dataset's digest */
-    EventCount *events;                 /* signalled for each piece that arrived */
-    size_t piece_bytes;                 /* size of a piece of a whole shard that is fetched */
-    PieceBuffers *spare;                /* NULL: buffers of pieces are not kept */
-    bool sample_hashes; /* hash samples while a shard is verified, unless in memory */
+    /* The dataset's digest, with which the names of its shards in the cache begin. */
+    char cache_prefix[HASH_TEXT_BYTES];
+    EventCount *events;  /* signalled for each piece that arrived */
+    size_t piece_bytes;  /* size of a piece of a whole shard that is fetched */
+    PieceBuffers *spare; /* NULL: buffers of pieces are not kept */
+    /* Samples are hashed while a shard is verified, unless the shard is in memory. */
+    bool sample_hashes;
 } ShardSource;
 
 typedef struct Shard Shard;
 
-/* Sets all fields except cache, event count and piece_bytes. */
+/* Sets the fields that follow from the store and the index, and clears the other fields. */
 void shard_source_init(ShardSource *source, Store *store, const Index *index);
 /* Reports whether the source's store is a local folder; then raw shards are read in place. */
 bool shard_source_local(const ShardSource *source);
@@ -60,11 +62,11 @@ int shard_of_memory(const ShardSource *source, const IndexShard *info, char *mem
                     Error *err);
 Shard *shard_free(Shard *shard);
 DEFINE_CLEANUP(Shard, shard_free)
-/* Returns the hashes of the shard's samples that were computed while it was verified; the caller frees them. NULL:
- * there are none. */
+/* Returns the hashes of the shard's samples that were computed while the shard was verified; the caller frees them.
+ * NULL: no hashes were computed. */
 uint64_t *shard_take_sample_hashes(Shard *shard);
-const char *shard_name(const Shard *shard);    /* URI of its file */
-size_t shard_memory_bytes(const Shard *shard); /* bytes in memory; 0 for a file */
+const char *shard_name(const Shard *shard);    /* URI of the shard's file */
+size_t shard_memory_bytes(const Shard *shard); /* bytes in memory; 0: the shard is a file */
 
 /* All hashes of a source, computed over bytes that are added in turn. For a shard's raw bytes, also the hashes of its
  * samples. Zero before shard_hashes_begin() and after shard_hashes_clear(). */
@@ -73,8 +75,8 @@ typedef struct ShardHashes {
     Checksum *checksums[MDS_HASHES_MAX];
     SampleHashes *samples;
 } ShardHashes;
-/* raw: the shard whose raw bytes will be added; its samples are hashed, too, if the source wants that. NULL: only the
- * bytes are hashed. */
+/* raw: the shard whose raw bytes will be added; its samples are hashed, too, if source->sample_hashes is set. raw NULL:
+ * no samples are hashed. */
 int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, const IndexShard *raw,
                        Error *err);
 int shard_hashes_add(ShardHashes *hashes, const char *name, const void *data, size_t n_bytes,

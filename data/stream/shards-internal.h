@@ -24,27 +24,28 @@
 enum {
     KEPT_BUCKETS = 1024,
     BACKGROUND_MAX = 2,          /* whole shards fetched at the same time in the background */
-    BACKGROUND_EXPECTED = 256,   /* shards that wait to be fetched in the background */
-    BACKGROUND_REMEMBERED = 4096 /* shards that were recently expected */
+    BACKGROUND_EXPECTED = 256,   /* room for shards that wait to be fetched in the background */
+    BACKGROUND_REMEMBERED = 4096 /* room for shards that were recently expected */
 };
 
 /* The entry of one shard: the facts from the index, and the parts of the shard that are in memory or open. */
 typedef struct KeptShard {
     uint64_t number;
-    struct KeptShard *chain;         /* the next entry in its bucket */
+    struct KeptShard *chain;         /* the next entry in the same bucket */
     struct KeptShard *newer, *older; /* neighbours in the order of use */
     IndexShard info;
     char *uri;
-    Shard *shard;    /* the whole shard, open; NULL: not open */
-    uint32_t *table; /* its table of offsets, complete unless table_read is in progress; or NULL */
+    Shard *shard; /* the whole shard; NULL: the shard is not open */
+    /* The shard's table of offsets, complete unless table_read is in progress; NULL: the table is not in memory. */
+    uint32_t *table;
     StoreRead table_read; /* the read of the table */
     ShardFetch *fetch;    /* the fetch of the whole shard; NULL: none is in progress */
-    bool background;      /* the fetch is a background fetch; meanwhile samples are read by range */
+    bool background;      /* the fetch is a background fetch */
     uint64_t look_usec;   /* when the cache is checked for the shard again */
     unsigned refs;        /* number of reads that refer to the entry */
 } KeptShard;
 
-/* A shard that was recently expected, so that its other samples do not request it again. */
+/* A shard that was recently expected. While it is remembered, it is not put into the queue for its other samples. */
 typedef struct Remembered {
     bool known;
     uint64_t number, round;
@@ -55,29 +56,30 @@ struct Shards {
     ShardsOptions options;
     Index *index;
     bool local;        /* the store is a local folder */
-    bool in_place;     /* local raw shards: read in place */
+    bool in_place;     /* the shards are raw files in a local folder, and are read in place */
     bool ranged;       /* samples are read by range */
-    uint8_t *verified; /* one bit per shard: set if its hashes were verified in this process */
+    uint8_t *verified; /* one bit per shard: set if this process has verified the shard */
     uint64_t *
-        *hashes; /* [n_shards]: hashes of a shard's samples, computed when verified; NULL: none */
+        *hashes; /* [n_shards]: hashes of a verified shard's samples; NULL: no hashes are kept */
 
     KeptShard *buckets[KEPT_BUCKETS];
     KeptShard *newest, *oldest; /* ends of the list in the order of use */
     size_t n_open;              /* entries that hold a shard */
     size_t n_fetches;           /* number of fetches that are not background fetches */
     size_t memory_bytes;        /* bytes of shards in memory */
-    size_t table_bytes;         /* bytes of tables, with their entries */
+    size_t table_bytes; /* bytes of tables of offsets, and of the entries that have a table */
 
-    bool keep_whole; /* fetch whole shards in the background */
+    bool keep_whole; /* whole shards are fetched in the background */
     KeptShard *background[BACKGROUND_MAX];
     uint64_t background_after_usec;         /* time before which no background fetch begins */
     uint64_t expected[BACKGROUND_EXPECTED]; /* ring of shard numbers */
     size_t first_expected, n_expected;
-    uint64_t round;                               /* the round of the last shards_expect() */
-    Remembered remembered[BACKGROUND_REMEMBERED]; /* shard i is in i % BACKGROUND_REMEMBERED */
+    uint64_t round; /* the round of the last shards_expect() */
+    /* Shard i is in element i % BACKGROUND_REMEMBERED. */
+    Remembered remembered[BACKGROUND_REMEMBERED];
 
     SampleRead own;         /* the read of shards_read() */
-    EventCount *own_events; /* used if the options have none */
+    EventCount *own_events; /* used if the options have no EventCount */
     ReadBudget own_budget;
     PieceBuffers spare;
 };
@@ -106,7 +108,7 @@ int kept_shard_add_table(Shards *shards, KeptShard *entry, size_t n_bytes, Error
 /* ---- shard-open.c ---- */
 
 typedef enum Where {
-    WHERE_NOWHERE, /* not readable yet */
+    WHERE_NOWHERE, /* the entry is not readable yet */
     WHERE_OPEN,    /* entry->shard is open */
     WHERE_TABLE,   /* entry->table is complete: the sample's range may be read */
 } Where;

@@ -27,7 +27,7 @@
 
 enum {
     SHARDS_OPEN_MAX = 128,
-    SHARDS_FETCHES_MAX = 2,        /* whole shards fetched at once, beside that of the first read */
+    SHARDS_FETCHES_MAX = 2,        /* whole shards fetched at once, not counting the first read's */
     SHARDS_MEMORY_MAX = 1 << 30,   /* bytes of unpacked shards, if there is no cache folder */
     SHARDS_TABLES_MAX = 256 << 20, /* bytes of tables of offsets */
     SHARDS_HASHES_MAX =
@@ -62,8 +62,8 @@ bool shards_by_range(const Shards *shards);
  * progress. */
 void shards_keep_whole(Shards *shards, bool keep);
 /* Requests a background fetch of a whole shard into the cache. Returns false if the queue is full: try again later.
- * Requests are remembered for two rounds: repeating one within them is free; repeating it later starts a new fetch,
- * since the cache may have evicted the shard. */
+ * A request is remembered for two rounds: a request of the same shard within two rounds does nothing; a later request
+ * starts a new fetch, since the cache may have evicted the shard. */
 bool shards_expect(Shards *shards, uint64_t number, uint64_t round);
 /* Continues the background fetches. */
 void shards_advance(Shards *shards, uint64_t *wake_usec);

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    _cleanup_free_ char *text = malloc(n + 1); /* so that reads beyond its end are detected */
+    _cleanup_free_ char *text = malloc(n + 1); /* so that reads beyond it are detected */
     DatasetSources sources = {.n_streams = 77}, again;
     Error err = ERROR_INIT;
     assert(text);

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     (void)snprintf(path, sizeof(path), "%s/shard.zstd", folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert(fd >= 0 && write(fd, data + 2, n_bytes - 2) == (ssize_t)n_bytes - 2);
-    (void)close(fd); /* a file in memory */
+    (void)close(fd); /* cannot fail: the file is in memory */
     const IndexShard info = {.n_samples = 1,
                              .raw_bytes = (uint64_t)data[0] << 8 | data[1],
                              .zip_bytes = n_bytes - 2,

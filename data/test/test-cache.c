@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cache.c - one cache of shards and indices, used by many processes: one process fetches, the others wait for it
- * or for its end; the bound holds; files of dead processes are cleared. The parent process opens no dataset, so that it
- * can fork at any time. */
+/* test-cache.c - one cache of shards and indices, used by many processes: one process fetches a file, and the other
+ * processes wait for the file or for the end of that process; the bound holds; files of dead processes are cleared. The
+ * parent process opens no dataset, so that it can fork at any time. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -27,11 +27,11 @@ static const struct timespec pause_msec = {0, 1000000};
 typedef struct Lab {
     Fixture f;
     char uri[PATH_MAX + 8];
-    uint64_t shard_bytes; /* of all shards together */
+    uint64_t shard_bytes; /* bytes of all shards together */
     uint64_t index_bytes;
 } Lab;
 
-/* Makes the index; run in a child, as all work on the cache. */
+/* Makes the index. Runs in a child process, as everything that opens a dataset. */
 static int make_index(void *context)
 {
     Lab *lab = context;
@@ -64,7 +64,7 @@ static pid_t begin(Life *life, void *context, const char *faults)
     _exit(life(context));
 }
 
-/* Returns the signal that ended the process, negative, or its exit status. */
+/* Waits for the end of the process, and returns its exit status, or -N if signal N ended it. */
 static int end(pid_t pid)
 {
     int status;
@@ -160,7 +160,8 @@ static void one_fetches_for_all(void **state)
         Lab lab;
         pid_t ranks[4];
         lab_begin(&lab, zip ? "zstd:1" : NULL);
-        atomic_store(&far->delay_usec, 2000); /* time for the other ranks to start */
+        /* Reads are slow, so that the other ranks have time to start. */
+        atomic_store(&far->delay_usec, 2000);
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             ranks[i] = begin(rank_life, &lab, "data.none=eio");
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
@@ -212,7 +213,7 @@ static void the_bound_holds_for_all_together(void **state)
         pid_t ranks[3];
         int files, parts;
         lab_begin(&lab, zip ? "zstd:1" : NULL);
-        /* Room for the index, three shards and a compressed one. */
+        /* The cache has room for the index, three shards and a compressed shard. */
         lab.f.job.data.cache_bytes = (int64_t)lab.index_bytes + 40000;
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             ranks[i] = begin(rank_life, &lab, "data.none=eio");
@@ -244,8 +245,8 @@ static void a_killed_fetcher_leaves_nothing(void **state)
     }
 }
 
-/* One process fetches while the store is unreachable, and another waits for it. When the first is killed, the second
- * fetches the shard itself. */
+/* One process fetches a shard while the store is unreachable, and a second process waits for the shard. When the first
+ * process is killed, the second process fetches the shard itself. */
 static void who_waits_for_a_dead_one_goes_on(void **state)
 {
     (void)state;
@@ -338,7 +339,7 @@ static int indices_life(void *context)
     return 0;
 }
 
-/* Gives the dataset six names, and the cache room for the indices of `room` of them. */
+/* Gives the dataset six names, so that it has six indices, and the cache room for `room` of these indices. */
 static void indices_begin(Lab *lab, int room)
 {
     lab_begin(lab, NULL);
@@ -360,7 +361,7 @@ static int holder_life(void *context)
     int r = open_index(context, 0, &index);
     index = index_free(index);
     if (r == 0)
-        r = open_index(context, 0, &index); /* this time from the cache */
+        r = open_index(context, 0, &index); /* opens the index from the cache */
     if (r < 0 || write(held[1], &byte, 1) != 1 || read(let_go[0], &byte, 1) != 1)
         return 1;
     int before = atomic_load(&far->fetches);
@@ -384,7 +385,7 @@ static void copies_of_indices_are_within_the_bound(void **state)
     watch(&lab, 4 * lab.index_bytes + 1, others, ELEMENTSOF(others));
     assert_int_equal(write(let_go[1], &byte, 1), 1);
     assert_int_equal(end(holder), 0);
-    assert_true(atomic_load(&far->fetches) > DATASETS); /* some were removed and fetched again */
+    assert_true(atomic_load(&far->fetches) > DATASETS); /* indices were removed and fetched again */
     (void)look(&lab, &files, &parts);
     assert_int_equal(files, 4);
     assert_int_equal(parts, 0);
@@ -428,8 +429,8 @@ static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
     }
 }
 
-/* One process stops before it renames its index, and another waits for it. When the first is killed, the second fetches
- * the index itself. */
+/* One process stops before it renames its index, and a second process waits for the index. When the first process is
+ * killed, the second process fetches the index itself. */
 static void who_waits_for_an_index_goes_on(void **state)
 {
     (void)state;
@@ -485,14 +486,14 @@ static void the_least_recently_used_goes_first(void **state)
     const char *names[] = {OWN("a"), OWN("b"), OWN("c")};
     for (size_t i = 0; i < ELEMENTSOF(names); i++) {
         put_file(cache, names[i], 10000);
-        (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* longer than a file-time tick */
+        (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* so that file times differ */
     }
     struct timespec old[2] = {{1000, 0}, {1000, 0}};
     char path[PATH_MAX];
     assert_int_equal(utimensat(AT_FDCWD, scratch_path(&scratch, "deep/cache/" OWN("a"), path), old,
                                0),
                      0);
-    assert_true(has_file(cache, OWN("a"), 10000)); /* used now: b is the oldest file */
+    assert_true(has_file(cache, OWN("a"), 10000)); /* a is used now, so b is the oldest file */
     put_file(cache, OWN("d"), 10000);
     assert_false(has_file(cache, OWN("b"), 10000));
     assert_true(has_file(cache, OWN("a"), 10000));
@@ -505,7 +506,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_int_equal(cache_reserve(cache, OWN("1"), 30000), -ENOBUFS);
     (void)fd_close(reader);
 
-    /* A file that is being filled counts and is not removed. */
+    /* A file that is being filled counts towards the bound and is not removed. */
     int fd = cache_reserve(cache, OWN("e"), 20000);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EAGAIN);
@@ -523,7 +524,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_true(fd >= 0);
     fd = cache_abandon(cache, OWN("0"), fd);
 
-    /* A file whose size is set later, and changes. */
+    /* The size of a file may be set after the file was reserved, and may change. */
     fd = cache_reserve(cache, HASH("2") ".index", CACHE_ANY);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, HASH("2") ".index", CACHE_ANY), -EAGAIN);
@@ -604,7 +605,7 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(unlink(path), 0);
     }
 
-    /* In a folder that was claimed already, such files are kept and do not count. */
+    /* In a folder that was claimed already, files with such names are kept and do not count towards the bound. */
     assert_good(cache_new(folder, 15000, &cache, &err), err);
     put_file(cache, OWN("a"), 10000);
     write_strangers(folder, names, ELEMENTSOF(names));
@@ -615,7 +616,8 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(access(path, F_OK), 0);
     }
     cache_free(cache);
-    assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker shows a cache */
+    /* The folder's marker shows that the folder is a cache. */
+    assert_good(cache_new(folder, 15000, &cache, &err), err);
 
     /* The folder may change its purpose while it is in use: it becomes a dataset, or another folder is mounted
      * there. */

@@ -44,7 +44,8 @@ static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
             assert_int_equal(observe_text("bytes", n, &shape, &err), 1);
             assert_int_equal(shape.text_tokens, 77);
             assert_int_equal(shape.text_dim, widths[i]);
-            assert_int_equal(observe_text("bytes", n, &shape, &err), 1); /* the known shape */
+            /* The shape is known now, and the same bytes agree with it. */
+            assert_int_equal(observe_text("bytes", n, &shape, &err), 1);
             for (size_t off = 0; off < 2; off++) {
                 shape = (DatasetShape){0};
                 assert_int_equal(observe_text("bytes", off ? n + 2 : n - 2, &shape, &err), -EINVAL);
@@ -54,7 +55,7 @@ static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
         }
 }
 
-/* Raw bytes contradict a known shape if their number differs; their order cannot show. */
+/* Raw bytes contradict a known shape if their number differs; raw bytes do not show the order of the dimensions. */
 static void raw_texts_are_held_against_what_is_known(_unused_ void **state)
 {
     DatasetShape shape = {.text_tokens = 5, .text_dim = 7};
@@ -130,7 +131,7 @@ static void each_array_has_the_shape_of_the_first(_unused_ void **state)
     Error err = ERROR_INIT;
     data.latents = "ndarray:float16";
     assert_int_equal(open_with(&data, &err), 0);
-    data.turned = 1; /* the same number of values */
+    data.turned = 1; /* this array has as many values, in another shape */
     assert_int_equal(open_with(&data, &err), -EBADMSG);
     assert_names(err, "column latents: its array is 4x3x6, 4x6x3 is wanted");
 }
@@ -181,7 +182,7 @@ static int read_empty(const Fixture *f, int n_dims, const uint64_t *dims, Datase
     return r;
 }
 
-/* The array may be tokens x dim, or a batch of one. */
+/* The array may be tokens x dim, or 1 x tokens x dim, which is a batch of one. */
 static void an_empty_caption_may_be_a_batch_of_one(_unused_ void **state)
 {
     static const struct {

@@ -257,8 +257,8 @@ static void what_contradicts_it_is_refused(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A store that refuses access to a missing encoder.json must not end a job that needs nothing from it; an unreachable
- * store must. */
+/* A store that refuses access to a missing encoder.json must not end a job that needs nothing from encoder.json; an
+ * unreachable store must end the job. */
 static void a_store_that_refuses_has_none(void **state)
 {
     (void)state;
@@ -300,7 +300,8 @@ static void what_nobody_says_is_asked_for(void **state)
     refused(&f, "no column \"txt\"",
             "there is no encoder.json that would name it: write data.text with the name of its "
             "column of text embeddings");
-    f.job.data.names_text = true; /* a name in the job file may be a typing error */
+    /* Now the job file names the column, and the name may be a typing error. */
+    f.job.data.names_text = true;
     Error err = ERROR_INIT;
     DatasetLook look;
     assert_int_equal(dataset_look(&f.job, &look, &err), -EINVAL);
@@ -308,8 +309,8 @@ static void what_nobody_says_is_asked_for(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* If the dataset's folder was moved or is not mounted, the error names the folder: not a file in it, and not another
- * way to train. */
+/* If the dataset's folder was moved or is not mounted, the error names the folder; it names no file in the folder,
+ * and suggests no change of the job. */
 static void a_dataset_that_is_gone_is_what_is_told(void **state)
 {
     (void)state;
@@ -369,8 +370,8 @@ static void streams_must_be_of_one_encoder(void **state)
     check_steps(&f, dataset, 0, 10, 0, 6, 1 << 16);
     dataset_free(dataset);
 
-    /* Nothing is known of a stream without an encoder.json. The encoder.json of the other stream applies to both,
-     * whichever is first. */
+    /* Nothing is known of a stream without an encoder.json. The encoder.json of the other stream applies to both
+     * streams, whichever stream is first. */
     char path[PATH_MAX];
     assert_int_equal(unlink(scratch_path(&f.scratch, "second/encoder.json", path)), 0);
     dataset_free(open_dataset(&f));
@@ -465,7 +466,7 @@ static void what_changed_since_the_start_is_found(void **state)
     assert_good(dataset_open_submitted(&f.job, text, &dataset, &err), err);
     dataset_free(dataset);
 
-    /* encoder.json gets another byte without another meaning; then it is removed; then it is restored. */
+    /* encoder.json gets a blank that does not change its meaning; then it is removed; then it is restored. */
     _cleanup_free_ char *longer = with(good, "[1]}", "[1] }");
     put_text(&f, "first/encoder.json", longer);
     assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
@@ -478,7 +479,7 @@ static void what_changed_since_the_start_is_found(void **state)
     assert_good(dataset_open_submitted(&f.job, text, &dataset, &err), err);
     dataset_free(dataset);
 
-    /* The file that encoder.json names is changed, then removed. */
+    /* The file of the empty caption, which encoder.json names, is changed, then removed. */
     scratch_flip(f.empty, -1);
     assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
     assert_names(err, "first/empty.npy is not what it was when the job was submitted");

@@ -82,7 +82,7 @@ static int64_t integer_of(const Golden *g, const char *name)
     int64_t value;
     const MdsColumn *column = column_of(g, name, &field);
     assert_good(mds_integer_decode(column, field, &value, &err), err);
-    if (column->kind == MDS_SCALAR) { /* encoding gives the same bytes */
+    if (column->kind == MDS_SCALAR) { /* encoding the value gives the same bytes */
         uint8_t bytes[8];
         assert_int_equal(encode_integer(column, value, bytes), 0);
         assert_memory_equal(bytes, field.data, field.n_bytes);

@@ -26,7 +26,8 @@ static const ScratchData small = {.n_samples = 3000,
 typedef struct Fixture {
     Scratch scratch;
     Store *store;
-    char data[PATH_MAX], file[PATH_MAX]; /* the dataset's folder, its compact index */
+    /* Paths of the dataset's folder and of its compact index. */
+    char data[PATH_MAX], file[PATH_MAX];
 } Fixture;
 
 static Fixture fixture_make(const ScratchData *data)
@@ -214,7 +215,7 @@ static void a_folder_that_cannot_be_written_uses_the_cache(void **state)
     char folder[PATH_MAX];
     _cleanup_(cache_freep) Cache *cache = NULL;
     assert_good(cache_new(scratch_path(&f.scratch, "cache", folder), 0, &cache, &err), err);
-    /* A folder of the file's name prevents writing the file, even for root. */
+    /* A folder with the name of the index prevents writing the index, even for root. */
     assert_int_equal(mkdir(f.file, 0755), 0);
     for (int again = 0; again < 2; again++) {
         assert_good(index_open(f.store, cache, &index, &err), err);
@@ -250,7 +251,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     assert_true(is_there(folder, name));
     index_free(open_index(&f));
 
-    /* CACHE_DIRECTORY is a dataset, is a file, or is not set: only this process has the index. */
+    /* CACHE_DIRECTORY is a dataset, is a file, or is not set: the index is made for this process only. */
     for (int i = 0; i < 3; i++) {
         char in_file[PATH_MAX + 16];
         (void)snprintf(in_file, sizeof(in_file), "%s/index.json", f.data);

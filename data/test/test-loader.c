@@ -129,7 +129,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     open_refused(&f, -EINVAL, "data.streams[1]", "4x3x6, but those of data.streams[0] are 4x6x3");
     scratch_remove(&f.scratch);
 
-    /* Raw latents of a VAE, or latents that were scaled twice. */
+    /* The latents are the raw latents of a VAE, or were scaled twice. */
     for (int i = 0; i < 2; i++) {
         ScratchData wide = plain;
         wide.scale = i ? 5.5F : 0.18F;
@@ -175,7 +175,7 @@ static void faulty_shards_stop_clearly(void **state)
 {
     (void)state;
     char path[PATH_MAX];
-    for (int zip = 0; zip < 3; zip++) { /* in place; unpacked to memory; unpacked to a cache */
+    for (int zip = 0; zip < 3; zip++) { /* read in place; unpacked to memory; unpacked to a cache */
         ScratchData data = plain;
         data.compression = zip ? "zstd:3" : NULL;
         const char *victim = zip ? "first/shard.00007.mds.zstd" : "first/shard.00007.mds";
@@ -298,7 +298,7 @@ static void what_rots_after_it_was_verified_is_found(void **state)
         check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
         scratch_flip(path, places[i].at);
         loader_fails(&f, dataset, -EBADMSG, places[i].word, "index.json says");
-        scratch_flip(path, places[i].at); /* restored: read and accepted again */
+        scratch_flip(path, places[i].at); /* the byte is restored: the sample is accepted again */
     }
     check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
     assert_true(hash_equal(digest, dataset_digest(dataset)));
@@ -356,7 +356,7 @@ static void set_faults(const char *faults)
     assert_good(fault_open(&err), err);
 }
 
-/* After a temporary fault, two failed attempts only cause a pause. */
+/* If one or two attempts of a read fail, the read only pauses; if all attempts fail, the loader returns the error. */
 static void passing_faults_are_retried(void **state)
 {
     (void)state;
@@ -520,7 +520,8 @@ static void waits_are_bounded(void **state)
     /* If a read does not finish, the wait ends at its own timeout. */
     set_faults("data.read=eio@*");
     assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
-    assert_int_equal(loader_get(loader, 0, 0, 1000, &grain, &err), -ETIMEDOUT); /* retried */
+    /* The read is still being retried. */
+    assert_int_equal(loader_get(loader, 0, 0, 1000, &grain, &err), -ETIMEDOUT);
     loader_free(loader);
     set_faults("data.none=eio");
     dataset_free(dataset);

@@ -224,7 +224,7 @@ static void halves_are_exact(void **state)
         if (!isnan(value))
             assert_int_equal(half_from_float(f), i);
     }
-    /* A value between neighbours is rounded to the nearer one, and from the middle to the even one. */
+    /* A value between two half-precision numbers becomes the nearer number; from the middle, the even number. */
     for (int i = 0; i < 0x7bff; i++) {
         double low = (double)half_to_float((uint16_t)i),
                high = (double)half_to_float((uint16_t)(i + 1));
@@ -240,7 +240,7 @@ static void halves_are_exact(void **state)
     assert_int_equal(half_from_float(-(float)INFINITY), 0xfc00);
     assert_true(isnan(half_to_float(half_from_float((float)NAN))));
     assert_int_equal(half_from_float(1e-30F), 0);
-    /* Unaligned input whose length is not a multiple of a vector's. */
+    /* Unaligned input whose length is not a multiple of a vector's length. */
     uint8_t bytes[2 * 13 + 1];
     for (int i = 0; i < 13; i++)
         memcpy(bytes + 1 + 2 * i, &all[i * 4999], 2);
@@ -260,7 +260,8 @@ static void halves_are_exact(void **state)
 static void checksums_match_published_values(void **state)
 {
     (void)state;
-    /* The digests of "abc" in FIPS 180-4, FIPS 202, RFC 1321 and RFC 7693; those of xxHash are from its own program. */
+    /* The digests of "abc" in FIPS 180-4, FIPS 202, RFC 1321 and RFC 7693; xxHash's digests are from its own
+     * program. */
     static const struct {
         const char *name, *digest;
     } cases[] = {

@@ -86,7 +86,7 @@ static void every_pass_is_a_permutation(void **state)
 static void whole_units_fill_a_window(void **state)
 {
     (void)state;
-    /* With 100 units of 50 and windows of 500, a window touches 10 units, or 11 and the short one. */
+    /* With 100 units of 50 and windows of 500, a window touches 10 units, or 11 units and the short unit. */
     for (int64_t n = 4990; n <= 5000; n += 5) {
         Order order = order_of_one(n, 50, 500, 3);
         for (int64_t first = 0; first < n; first += 500) {
@@ -158,7 +158,7 @@ static void mixing_keeps_proportions_and_counts(void **state)
         int64_t counts[6] = {0};
         for (int64_t p = 0; p < POSITIONS; p++) {
             OrderSample s = order_at(&order, p);
-            /* A stream's positions are consecutive counts: no sample is dropped or repeated. */
+            /* Each stream's samples are used in turn: no sample is dropped or repeated. */
             assert_int_equal(s.pass, counts[s.stream] / streams[s.stream].n_samples);
             counts[s.stream]++;
             if (p % 97 != 0 && p > 200)

@@ -123,7 +123,7 @@ static void get(Loader *loader, int64_t step)
     assert_good(loader_get(loader, step, 0, WAIT_SEC * USEC_PER_SEC, &grain, &err), err);
 }
 
-/* Returns the position of the i-th sample that a rank trains from this step on; the rank has the first grain of each
+/* Returns the position of the i-th sample that a rank trains from step `step` on; the rank has the first grain of each
  * step. */
 static int64_t position_of(int64_t step, int64_t i)
 {
@@ -271,7 +271,7 @@ typedef struct Plan {
     double share;
     /* The size of the cache, in windows of unpacked shards; 0: no bound; -1: no cache. */
     double windows;
-    int64_t wanted; /* result, in samples */
+    int64_t wanted; /* expected result, in samples */
 } Plan;
 
 static double bytes_of_window(const Fixture *f, const Dataset *dataset, size_t stream)
@@ -290,11 +290,11 @@ static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
     static const Plan cases[] = {
         {false, 1000, 0, 1, -1, 0},     /* there is no cache */
         {false, 1000, 0, 1, 0, 64},     /* a whole window: all shards stay */
-        {false, 1000, 0, 1, 100, 64},   /* all shards stay here, too */
+        {false, 1000, 0, 1, 100, 64},   /* a larger cache: all shards stay, too */
         {false, 1000, 0, 0.5, 100, 32}, /* half of each window is this rank's */
         {false, 1000, 0, 1, 2.5, 64},   /* room for two windows */
         {false, 1000, 0, 1, 1.5, 32},   /* room for half a window ahead */
-        {false, 1000, 0, 1, 1.25, 16},  /* room for a quarter ahead */
+        {false, 1000, 0, 1, 1.25, 16},  /* room for a quarter of a window ahead */
         {false, 1000, 0, 1, 0.5, 0},    /* no room ahead */
         {true, 1000, 0, 1, 100, 64},    /* each sample is used 48 times */
         {true, 1000, 1000, 1, 100, 0},  /* no step is left */
@@ -323,7 +323,8 @@ static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
     }
 }
 
-/* Streams share the cache by their proportions; the stream that can look farthest ahead determines the result. */
+/* Streams share the cache by their proportions; the stream whose shards may be fetched farthest ahead
+ * determines the result. */
 static void streams_share_the_cache(_unused_ void **state)
 {
     Fixture f;
@@ -337,7 +338,8 @@ static void streams_share_the_cache(_unused_ void **state)
     const double window = bytes_of_window(&f, dataset, 0);
     const int64_t copies = (int64_t)index_bytes(dataset->streams[0].index) +
                            (int64_t)index_bytes(dataset->streams[1].index);
-    f.job.data.cache_bytes = copies + (int64_t)ceil(2 * window); /* room for 0.5 and 1.5 windows */
+    /* The cache has room for 0.5 windows of the first stream and 1.5 windows of the second stream. */
+    f.job.data.cache_bytes = copies + (int64_t)ceil(2 * window);
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 32);
     f.job.data.cache_bytes = copies / 2; /* the copies of the indices alone exceed the cache */
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 0);

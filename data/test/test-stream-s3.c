@@ -118,7 +118,8 @@ static void faults_on_the_way_change_nothing(void **state)
         run("index", uri, whole ? "" : "--sample-hashes");
         f.job.data.streams[0].uri = uri;
         f.job.data.cache_dir = f.cache;
-        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1 byte: only ranges */
+        /* With a cache of 1 byte, samples are read only by range. */
+        f.job.data.cache_bytes = whole ? 30000 : 1;
         f.job.data.read_ahead = 32;
         f.job.data.read_ahead_bytes = 1 << 20;
 

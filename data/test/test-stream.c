@@ -273,11 +273,11 @@ static void what_comes_corrupted_is_fetched_again_then_reported(void **state)
         Dataset *dataset = open_dataset(&f);
         bool ranged = kinds[i].sample_hashes && !kinds[i].compression;
         for (int times = 1; times <= 2; times++) {
-            far_fault("shard.00007", times, 0, 0); /* the table first, if there is one */
+            far_fault("shard.00007", times, 0, 0); /* if ranged, the first read is of the table */
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
             far_fault("shard.00005", times, -EIO, 0);
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
-            if (!ranged) /* what was read once is kept: another dataset is needed */
+            if (!ranged) /* a shard that was read once is kept */
                 break;
         }
         dataset_free(dataset);
@@ -410,7 +410,7 @@ static void whole_shards_are_kept_where_they_pay(void **state)
         {30, 1, 1 << 30, false},  /* a sixth of the samples, once */
         {1000, 1, 1 << 30, true}, /* a sixth of the samples, in many passes */
         {1000, 1, 60000, false},  /* the cache cannot keep all shards */
-        {1000, 6, 60000, true},   /* but it can keep a window */
+        {1000, 6, 60000, true},   /* the cache can keep a window */
         {1000, 6, 10000, false},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -448,7 +448,7 @@ static void shards_of_the_window_are_fetched_ahead(void **state)
         LoaderGrain grain;
         assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
         assert_good(loader_get(loader, 0, 0, 60 * USEC_PER_SEC, &grain, &err), err);
-        for (int files = 0, parts; files < 7;) /* half of the dataset, and more through mixing */
+        for (int files = 0, parts; files < 7;) /* the window is half of the dataset */
             (void)cached_bytes(&f, &files, &parts);
         loader_free(loader);
         check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
@@ -585,7 +585,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     dataset_free(open_dataset(&f));
     assert_int_equal(atomic_load(&far->fetches), 0);
 
-    /* With another dataset, the index beside index.json is not valid any more, and an index is made. */
+    /* If index.json is that of another dataset, the index beside it is not valid any more, and an index is made. */
     rewrite(&f, "first/index.json", "shard.00011.mds", "shard.00010.mds");
     Error err = ERROR_INIT;
     dataset = NULL;
@@ -626,7 +626,7 @@ static void an_index_that_comes_corrupted_is_fetched_again(void **state)
     Fixture f;
     char uri[PATH_MAX + 8];
     begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
-    /* The request of INDEX_ORIGIN, whose name contains this name, uses up the first fault without an effect. */
+    /* The request of INDEX_ORIGIN, whose name contains INDEX_NAME, uses up the first fault without an effect. */
     far_fault(INDEX_NAME, 2, 0, 0);
     Dataset *dataset = open_dataset(&f);
     assert_int_equal(atomic_load(&far->fetches), 2);

@@ -77,7 +77,7 @@ static uint64_t fill_column(uint8_t *section, uint64_t n_groups)
     return valid;
 }
 
-/* Behind the core the body is all zeros, whose hash is known without reading them. */
+/* Behind the core, all blocks of the body are zeros: their hash is computed once, and they are not read. */
 static void hash_blocks(const IndexHeader *h, const uint8_t *body, uint64_t *blocks)
 {
     static const uint8_t zeros[INDEX_BLOCK_BYTES];

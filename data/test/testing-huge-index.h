@@ -21,7 +21,7 @@ enum { HUGE_SHARD_SAMPLES = 404 };
 typedef struct HugeIndex {
     Hash source;        /* hash of its index.json */
     uint64_t raw_bytes; /* size of each shard */
-    bool sample_hashes; /* with hashes of samples: zeros until they are set */
+    bool sample_hashes; /* the index has hashes of samples, zeros until they are set */
 } HugeIndex;
 
 int huge_index_write(const char *path, const HugeIndex *what, Error *err);

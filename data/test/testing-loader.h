@@ -118,7 +118,7 @@ static inline void check_steps(const Fixture *f, Dataset *dataset, int64_t first
     size_t n_text = (size_t)(s->text_tokens * s->text_dim);
     assert_good(loader_new(dataset, &f->job, first, a, count, ahead, &loader, &err), err);
     for (int64_t step = first; step < first + n; step++) {
-        for (int64_t g = a + count - 1; g >= a; g--) { /* the order does not matter */
+        for (int64_t g = a + count - 1; g >= a; g--) { /* grains may be requested in any order */
             LoaderGrain grain;
             assert_good(loader_get(loader, step, g, 30 * USEC_PER_SEC, &grain, &err), err);
             assert_int_equal(grain.first_position, step * 24 + g * 4);

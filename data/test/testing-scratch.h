@@ -123,7 +123,7 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
         char caption[32];
         int n = snprintf(caption, sizeof(caption), "sample %d", i);
         bool missing = d->missing && i % d->missing == 1;
-        /* In the order of names: caption, latents, text. */
+        /* The fields are in the order of the columns' names: caption, latents, text. */
         MdsField fields[] = {{caption, (size_t)n},
                              {array, missing ? 0 : header + 2 * n_latents},
                              {words, 2 * n_text}};

@@ -18,9 +18,9 @@ struct Decoder {
     VaeConfig config;
     ModelPart vae;
     VaeValues values;
-    float *wide;    /* device memory, as the next two: fp32 of the input or output */
-    void *in, *out; /* input and output in the compute type */
-    float *host;    /* latents or pixels of a batch */
+    float *wide;    /* device memory: the input or the output as fp32 */
+    void *in, *out; /* device memory: the input and the output in the compute type */
+    float *host;    /* host memory: the latents or the pixels of a batch */
 };
 
 Decoder *decoder_free(Decoder *d)
@@ -82,7 +82,7 @@ static int plan(Decoder *d, Error *err)
     return r < 0 ? error_prefix(err, r, "VAE's decoder") : 0;
 }
 
-/* The encoder's tensors are in the same file: their names are listed, so that they are accepted. */
+/* The encoder's tensors are in the same file, so they are listed, too: the file is accepted with them. */
 static int load(Decoder *d, Store *store, Error *err)
 {
     _cleanup_(tape_freep) Tape *encoder = NULL;

@@ -25,7 +25,7 @@ typedef struct DecoderOptions {
 typedef struct DecoderShape {
     int latent_channels, latent_height, latent_width;
     int factor;        /* pixels per latent along a side */
-    int height, width; /* of a picture */
+    int height, width; /* size of a picture */
     double scaling_factor;
 } DecoderShape;
 

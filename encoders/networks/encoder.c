@@ -21,11 +21,12 @@ struct Encoder {
     ModelPart vae, text;
     VaeValues vae_values;
     ClipTextValues text_values;
-    float *wide;            /* device memory, as all below: fp32 of the input or output */
-    void *pixels, *moments; /* in the compute type; NULL without a VAE */
+    /* Device memory. wide: the input or the output of a network as fp32. */
+    float *wide;
+    void *pixels, *moments; /* in the compute type; NULL: no VAE is loaded */
     void *hidden;
     int32_t *ids;
-    float *host; /* one sample's pixels, or all results of one network */
+    float *host; /* host memory: one sample's pixels, or all results of one network */
 };
 
 Encoder *encoder_free(Encoder *e)
@@ -104,7 +105,7 @@ static int fill_shape(Encoder *e, const char *model, Error *err)
     return 0;
 }
 
-/* Emits and measures both networks, so that their memory is known before any is allocated. */
+/* Emits and measures both networks, so that the memory of both is known before any memory is allocated. */
 static int plan(Encoder *e, Error *err)
 {
     int r = 0;
@@ -206,7 +207,7 @@ static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret
     return 0;
 }
 
-/* The decoder's tensors are in the same file: their names are listed, so that they are accepted. */
+/* The decoder's tensors are in the same file, so they are listed, too: the file is accepted with them. */
 static int load_vae(Encoder *e, Store *store, Hasher *hasher, Error *err)
 {
     _cleanup_(tape_freep) Tape *decoder = NULL;

@@ -25,7 +25,7 @@ typedef struct EncoderOptions {
 } EncoderOptions;
 
 typedef struct EncoderShape {
-    int side, latent_channels, latent_side; /* 0 without a VAE */
+    int side, latent_channels, latent_side; /* 0: no VAE is loaded */
     int n_tokens, text_dim;
     int vocabulary; /* ids are 0..vocabulary - 1 */
     double scaling_factor;

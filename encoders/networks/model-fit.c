@@ -8,8 +8,8 @@
 
 static bool is_about(double a, double b) { return fabs(a / b - 1) < 1e-4; }
 
-/* A network must see latents times scaling_factor. If the data's own factor was not noted (stored_scale 0), the data
- * hold either such latents, with latent_scale 1, or bare latents, with a latent_scale of scaling_factor. */
+/* A network must get latents that were multiplied by scaling_factor. If it was not noted whether the latents in the
+ * data are multiplied (stored_scale 0), latent_scale may be 1, if they are, or scaling_factor, if they are not. */
 static int check_scale(const char *source, const ModelWanted *w, double scaling_factor, Error *err)
 {
     const double stored = w->stored_scale > 0 ? w->stored_scale : 1;

@@ -141,7 +141,7 @@ static int match_file(const char *source, ModelKind kind, const ParameterList *n
     int r = match_entries(source, kind, beside, file, wanted, n_wanted, err);
     if (r != -EINVAL)
         return r;
-    Error whole = ERROR_INIT; /* names the kind of the whole file, if that is wrong */
+    Error whole = ERROR_INIT; /* text, if the whole file is of another model */
     if (weights_refuse_other(source, file, network, &whole) < 0)
         return error_set(err, r, "%s", whole.text);
     return r;
@@ -204,7 +204,8 @@ static const float *widen(const WeightFile *f, SafetensorsType type, size_t n)
     if (type == SAFETENSORS_F32) {
         memcpy(f->floats, f->piece, n * sizeof(float));
     } else if (type == SAFETENSORS_F16) {
-        (void)half_expand(f->piece, n, f->floats); /* read_piece() checks that all are finite */
+        /* read_piece() checks that all values are finite. */
+        (void)half_expand(f->piece, n, f->floats);
     } else {
         for (size_t i = 0; i < n; i++) {
             uint16_t high;
@@ -380,7 +381,7 @@ int model_part_look(Store *store, ModelKind kind, const ParameterList *network,
 
 void model_part_close(ModelPart *part)
 {
-    Error ignored = ERROR_INIT; /* a broken device runs nothing more */
+    Error ignored = ERROR_INIT; /* an error has no effect: a broken device runs nothing more */
     if (part->weights)
         (void)device_synchronise(part->device, &ignored);
     part->tape = tape_free(part->tape);

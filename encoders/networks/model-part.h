@@ -23,7 +23,7 @@ typedef enum ModelKind { MODEL_VAE, MODEL_TEXT_ENCODER } ModelKind;
 
 typedef struct ModelPart {
     Device *device;
-    Tape *tape;     /* its parameters have the present names */
+    Tape *tape;     /* the parameters have the present names */
     float *weights; /* device memory, flat */
 } ModelPart;
 
@@ -45,8 +45,8 @@ typedef struct ModelSink {
     void *context;
 } ModelSink;
 
-/* Writes a safetensors file of all tensors of the lists, which together are those of the part's file, to the sink: as
- * fp32, under the present names. */
+/* Writes a safetensors file with all tensors of the lists to the sink, as fp32 and under the present names. The lists
+ * together must name all tensors of the part's file. */
 int model_part_copy(Store *store, ModelKind kind, const ParameterList *const *lists, size_t n_lists,
                     const ModelSink *sink, Error *err);
 /* Waits until the device has finished its work on the part, and frees the part. */

@@ -47,6 +47,6 @@ int model_tokenizer_open(Store *model, TokenizerRules rules, int vocabulary, int
     int r = copy_files(model, folder, err);
     if (r == 0)
         r = tokenizer_open(folder, rules, vocabulary, n_tokens, ret, err);
-    (void)folder_remove(folder, &ignored); /* a temporary copy, which may remain */
+    (void)folder_remove(folder, &ignored); /* the folder is a temporary copy and may remain */
     return r < 0 ? error_prefix(err, r, "%.200s/tokenizer", store_uri(model)) : 0;
 }

@@ -65,7 +65,8 @@ static void get_channels(JsonReader *reader, VaeConfig *config)
         json_refuse(reader, key, "no levels");
     for (int i = 0; i < config->n_levels; i++) {
         const json_int_t channels = json_integer_value(json_array_get(array, (size_t)i));
-        if (channels < 1 || channels > CHANNELS_MAX) /* 0 if not an integer */
+        /* channels is 0 if the element is not an integer. */
+        if (channels < 1 || channels > CHANNELS_MAX)
             json_refuse(reader, key, "element %d is not an integer in 1..%d", i, CHANNELS_MAX);
         config->block_out_channels[i] = (int)channels;
     }

@@ -19,7 +19,7 @@ typedef struct VaeConfig {
     int latent_channels;
     int n_levels;
     int block_out_channels[VAE_LEVELS_MAX];
-    int layers_per_block; /* resnets per level of the encoder; the decoder has one more */
+    int layers_per_block; /* resnets per level of the encoder; the decoder has one more per level */
     int norm_num_groups;
     double scaling_factor;
 } VaeConfig;

@@ -4,7 +4,7 @@
 
 #include "encoders/networks/module-path.h"
 
-static const double norm_eps = 1e-6; /* of every GroupNorm; in a U-Net's resnets 1e-5 */
+static const double norm_eps = 1e-6; /* epsilon of every GroupNorm; a U-Net's resnets have 1e-5 */
 
 typedef struct Vae {
     Tape *tape;

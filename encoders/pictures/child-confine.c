@@ -84,7 +84,7 @@ int child_filter(void)
         ALLOW_IF(SYS_madvise, 2, UINT32_MAX, MADV_DONTNEED),
         ALLOW(SYS_brk),
         ALLOW(SYS_futex),
-        ALLOW(SYS_getrandom), /* malloc() calls it once */
+        ALLOW(SYS_getrandom), /* malloc() calls getrandom() once */
         ALLOW(SYS_exit),
         ALLOW(SYS_exit_group),
         /* assert() and abort() write a message, which has no reader here, and send a signal to their own process. */
@@ -96,7 +96,7 @@ int child_filter(void)
         ALLOW(SYS_gettid),
         ALLOW_IF(SYS_kill, 0, UINT32_MAX, self),
         ALLOW_IF(SYS_tgkill, 0, UINT32_MAX, self),
-        /* A fault point's stall needs these calls, also after the process was stopped during it. */
+        /* A fault point's stall needs these two calls: the second call if the process is stopped during the stall. */
         ALLOW(SYS_clock_nanosleep),
         ALLOW(SYS_restart_syscall),
         RETURN(SECCOMP_RET_KILL_PROCESS),

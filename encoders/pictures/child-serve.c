@@ -19,8 +19,8 @@
 /* Exit statuses, which appear in the parent's error text. */
 enum { EXIT_ENDED = 0, EXIT_SETUP = 3, EXIT_BOUNDS = 4, EXIT_MEMORY = 5, EXIT_SOCKET = 6 };
 
-/* Evaluates the fault point of every picture, and the fault point with the size in its name: that one fails for the
- * same pictures in each process. */
+/* Evaluates two fault points: one that has the file's size in its name, and so fails for the same pictures in each
+ * process; and one that is the same for every picture. */
 static int decode_fault(uint32_t n_bytes)
 {
     char point[40];

@@ -165,7 +165,7 @@ void child_kill(Child *child, char *ret_how, size_t n_bytes)
     (void)snprintf(ret_how, n_bytes, "nothing");
     if (child->pid <= 0)
         return;
-    (void)kill(child->pid, SIGKILL); /* may be dead, but is not reaped: the id is still its own */
+    (void)kill(child->pid, SIGKILL); /* not reaped yet, so no other process has this id */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     child->pid = 0;

@@ -27,7 +27,7 @@ typedef struct JpegRead {
     int r; /* the result of pixels_from_jpeg(); 0 while no fault was found */
     Error err;
     int orientation;
-    uint8_t *rgb, *cmyk; /* the picture; one row of CMYK */
+    uint8_t *rgb, *cmyk; /* rgb: the picture; cmyk: one row */
 } JpegRead;
 
 static _noreturn_ void give_up(j_common_ptr cinfo, int r, const char *text)
@@ -51,7 +51,7 @@ static void on_message(j_common_ptr cinfo, int level)
 {
     char text[JMSG_LENGTH_MAX];
     if (level >= 0)
-        return; /* traces */
+        return; /* a trace message, not a warning */
     switch (cinfo->err->msg_code) {
     case JWRN_HIT_MARKER:
         cinfo->err->format_message(cinfo, text);
@@ -142,7 +142,8 @@ static void decode_rows(JpegRead *read)
             (void)jpeg_read_scanlines(cinfo, rows, n); /* output_scanline counts the rows */
         } else {
             rows[0] = read->cmyk;
-            (void)jpeg_read_scanlines(cinfo, rows, 1); /* one row; the source never suspends */
+            /* Reads the one row, since the source never suspends. */
+            (void)jpeg_read_scanlines(cinfo, rows, 1);
             rgb_from_cmyk(read->cmyk, width, to);
         }
     }

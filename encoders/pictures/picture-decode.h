@@ -3,7 +3,7 @@
  *
  * The bytes determine the kind of file; a file's name is not used. Then, in this order: the orientation of EXIF is
  * applied; grey, palettes, 16 bit (the high byte) and CMYK become 8-bit RGB; a picture with alpha is composed on white;
- * the shorter side is scaled to `side`, the longer one to floor(side * longer / shorter), by Pillow's resize; the
+ * the shorter side is scaled to `side`, the longer side to floor(side * longer / shorter), by Pillow's resize; the
  * square in the middle is cut out. docs/internals/pictures.md lists the differences from Pillow, and their reasons.
  *
  * A verdict depends only on the bytes and the recipe.

@@ -22,7 +22,7 @@ static const uint64_t SHORT_PATIENCE_USEC = 3 * USEC_PER_SEC; /* in tests */
 typedef struct Question {
     const void *data;
     size_t n_bytes;
-    int worker; /* -1: answered without a worker */
+    int worker; /* -1: the question is answered without a worker */
     uint32_t place;
     int tries;
     bool answered;
@@ -32,7 +32,7 @@ typedef struct Question {
 
 typedef struct Worker {
     Child child;
-    int queue[PICTURES_PER_CHILD]; /* questions without an answer, oldest first */
+    int queue[PICTURES_PER_CHILD]; /* indices of questions without an answer, oldest first */
     int n_queued;
     size_t held_bytes;    /* bytes of files whose answers were not taken */
     uint32_t places;      /* one bit per place, set if it is in use */
@@ -42,7 +42,7 @@ typedef struct Worker {
 struct Pictures {
     PicturesOptions options;
     Worker *workers;
-    Question *questions; /* a ring */
+    Question *questions; /* a ring of `room` questions */
     int room, first, n_asked;
 };
 
@@ -65,7 +65,7 @@ pid_t pictures_child_pid(const Pictures *pictures, int child)
 
 int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err)
 {
-    assert(pictures_child_requested); /* else a child would be a copy of this program */
+    assert(pictures_child_requested); /* else a child would run as this program does */
     int r = picture_recipe_check(&options->recipe, err);
     if (r < 0)
         return r;

@@ -30,7 +30,7 @@
 enum {
     PICTURES_CHILDREN_MAX = 64,
     PICTURES_PER_CHILD = 8,
-    PICTURES_CHILD_BYTES = 256 << 20, /* a child's memory, without that for pixels */
+    PICTURES_CHILD_BYTES = 256 << 20, /* a child's memory, without the memory for pixels */
     PICTURES_CHILD_PIXEL_BYTES = 12,  /* added for each of max_pixels: CMYK coefficients and RGB */
 };
 
@@ -39,8 +39,8 @@ typedef struct Pictures Pictures;
 typedef struct PicturesOptions {
     PictureRecipe recipe;
     int n_children;
-    uint64_t patience_usec; /* 0: a minute. A watchdog: it gives no verdict */
-    const char *program;    /* NULL: this program; others in tests */
+    uint64_t patience_usec; /* longest time without an answer; 0: a minute */
+    const char *program;    /* the children's program; NULL: this program; set only in tests */
 } PicturesOptions;
 
 /* To be called first in main(). In a child it decodes pictures and does not return. In other processes it sets SIGCHLD,
@@ -56,16 +56,16 @@ DEFINE_CLEANUP(Pictures, pictures_free)
  * of child_filter(): only limits confine the children, and the user must be informed. */
 int pictures_filter(const Pictures *pictures);
 
-/* Returns how many questions fit. */
+/* Returns how many questions may be without a taken answer at the same time. */
 int pictures_room(const Pictures *pictures);
 /* For tests: returns how many questions have no taken answer yet. */
 int pictures_requested(const Pictures *pictures);
 
-/* Gives a picture to a child. -EAGAIN: an answer must be taken first; not returned while no question is open. */
+/* Gives a picture to a child. -EAGAIN: an answer must be taken first; never returned if pictures_requested() is 0. */
 int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error *err);
 
 /* Waits for the answer to the oldest question and returns it: as picture_decode(), or -ENOTRECOVERABLE. */
 int pictures_take(Pictures *pictures, uint8_t *ret_rgb, Error *err);
 
-/* For tests. */
+/* For tests: returns the process id of a child. */
 pid_t pictures_child_pid(const Pictures *pictures, int child);

@@ -12,7 +12,7 @@
 /* A decoded picture in the file's orientation. */
 typedef struct Pixels {
     int width, height;
-    int orientation; /* EXIF's, 1 to 8 */
+    int orientation; /* orientation of EXIF, 1 to 8 */
     uint8_t *rgb;    /* width * height * 3 bytes */
 } Pixels;
 

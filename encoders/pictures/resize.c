@@ -8,13 +8,13 @@
 
 enum { WEIGHT_BITS = 22 };
 
-/* A filter along one axis, for the target pixels `first` to `first` + n - 1 of n_out. */
+/* A filter along one axis, for n adjacent target pixels. */
 typedef struct Axis {
     int n_in, n;
     int taps;     /* room for the weights of one target pixel */
     int *begin;   /* first source pixel of each target pixel */
-    int *count;   /* number of its source pixels */
-    int *weights; /* n x taps */
+    int *count;   /* number of source pixels of each target pixel */
+    int *weights; /* [n][taps] */
 } Axis;
 
 static void axis_release(Axis *axis)

@@ -14,17 +14,17 @@
 
 /* A token that a merge makes. */
 typedef struct BpeToken {
-    uint32_t at;        /* index of its first byte in Bpe.bytes */
+    uint32_t at;        /* index of the token's first byte in Bpe.bytes */
     uint16_t n, n_left; /* bytes of the token, and of the left token of its pair */
-    bool ends;          /* whether it ends a word */
+    bool ends;          /* the token ends a word */
 } BpeToken;
 
 struct Bpe {
     int vocabulary, n_merges;
     uint8_t *bytes;
-    BpeToken *tokens; /* by rank */
-    uint32_t *sorted; /* ranks in the order of their bytes */
-    uint32_t *begin;  /* [vocabulary + 1]: index of each left id's first pair in right and made */
+    BpeToken *tokens; /* indexed by rank */
+    uint32_t *sorted; /* ranks, in the order of their tokens' bytes */
+    uint32_t *begin;  /* [vocabulary + 1]: index in `right` and `made` of a left id's first pair */
     uint16_t *right;  /* right ids of the pairs, rising for each left id */
     uint16_t *made;
     uint16_t *words; /* hash table of the ids of tokens that are whole words; 0: empty */

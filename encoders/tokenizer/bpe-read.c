@@ -221,8 +221,8 @@ static int link_pairs(const char *source, Bpe *bpe, Error *err)
 }
 
 /* Lists the tokens that are whole words, since most words of a caption are one token and the table finds them at once.
- * A token whose merges do not lead to it is left out, and so is one whose slots are all in use: for these, the merges
- * give the same result. */
+ * A token is left out if merging its bytes gives other ids, or if no slot is free for it: words that are not in the
+ * table are merged. */
 static int list_words(Bpe *bpe)
 {
     BpeScratch scratch = {0};

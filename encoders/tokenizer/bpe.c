@@ -4,11 +4,11 @@
 
 /* A symbol of the word. A node stays at the index of its first byte. */
 typedef struct BpeNode {
-    uint32_t id, before, after; /* indices of its neighbours */
-    uint32_t made;              /* id of this node merged with the next one; NONE: no merge */
+    uint32_t id, before, after; /* before, after: indices of the neighbours */
+    uint32_t made; /* id that this node and the next node merge to; NONE: they do not merge */
 } BpeNode;
 
-enum { HEAP_PUSHES = 3 /* per byte: its first pair, and at most two for each merge */ };
+enum { HEAP_PUSHES = 3 /* per byte: one first pair, and at most two pairs after a merge */ };
 #define NONE UINT32_MAX
 
 int bpe_vocabulary(const Bpe *bpe) { return bpe->vocabulary; }
@@ -74,7 +74,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
     return least;
 }
 
-/* Finds the merge of a node with the next one, stores its id in the node, and adds it to the heap. */
+/* Finds the id that a node and the next node merge to, stores it in the node, and adds the merge to the heap. */
 static void look_at(const Bpe *bpe, BpeScratch *scratch, size_t *n_heap, uint32_t at)
 {
     BpeNode *node = &scratch->nodes[at];
@@ -103,7 +103,7 @@ int bpe_word_by_merges(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word,
         uint64_t key = heap_pop(scratch->heap, &n_heap);
         uint32_t at = (uint32_t)key;
         BpeNode *node = &nodes[at];
-        if (node->made != key >> 32) /* outdated: one of the two was merged otherwise */
+        if (node->made != key >> 32) /* one of the two nodes has been merged otherwise */
             continue;
         BpeNode *gone = &nodes[node->after];
         node->id = node->made;

@@ -5,7 +5,8 @@
  * all of its places from left to right, until no pair is in the table. Since a merge only joins tokens of earlier
  * merges, this is the order of a heap of (rank, place), in n log n.
  *
- * Ids: 256 bytes in the order of OpenAI's bytes_to_unicode(), the same 256 at the end of a word, merges, begin, end.
+ * Ids, in this order: the 256 bytes in the order of OpenAI's bytes_to_unicode(), the same 256 bytes at the end of a
+ * word, the merges, begin, end.
  *
  * Ownership: bpe_new() gives the caller a Bpe and copies what it needs; bpe_free() accepts NULL. A BpeScratch begins as
  *            zeros and ends with bpe_scratch_free().
@@ -23,7 +24,7 @@ enum {
     BPE_MERGES_FIRST = 2 * BPE_BYTES,
     BPE_VOCABULARY_MIN = BPE_MERGES_FIRST + 2,
     BPE_VOCABULARY_MAX = 65536,
-    BPE_WORD_BYTES_MAX = 65536, /* bytes of a longer word beyond these are ignored */
+    BPE_WORD_BYTES_MAX = 65536, /* a longer word is cut to this length */
 };
 
 typedef struct Bpe Bpe;
@@ -31,7 +32,7 @@ typedef struct Bpe Bpe;
 typedef struct BpeScratch {
     struct BpeNode *nodes;
     uint64_t *heap;
-    size_t room; /* length in bytes of a word that fits */
+    size_t room; /* length in bytes of the longest word that fits */
 } BpeScratch;
 
 /* Reads `vocabulary` - BPE_VOCABULARY_MIN merges, one per line, below a line with "#version". More lines are refused,
@@ -44,8 +45,8 @@ DEFINE_CLEANUP(Bpe, bpe_free)
 int bpe_vocabulary(const Bpe *bpe);
 /* Returns the hash of the merges, which does not depend on the form of their file. */
 Hash bpe_hash(const Bpe *bpe);
-/* Returns the id of a token as vocab.json writes it, for example "cat</w>"; -ENOENT. begin and end have the names of
- * diffusers' files. */
+/* Returns the id of a token as vocab.json writes it, for example "cat</w>"; -ENOENT. The tokens begin and end have
+ * their names in diffusers' files. */
 int bpe_find(const Bpe *bpe, const char *text, size_t n_bytes);
 
 /* Writes at most `room` ids of the word, which has at least one byte; returns their number, or -ENOMEM. */

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { ESCAPE = 0x1B, LIGATURE_MAX = 3, MAPPED_MAX = 3 /* code points per code point */ };
+/* MAPPED_MAX: map_one() replaces a code point by at most so many code points. */
+enum { ESCAPE = 0x1B, LIGATURE_MAX = 3, MAPPED_MAX = 3 };
 
 static const struct {
     uint32_t code;

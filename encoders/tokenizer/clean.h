@@ -17,7 +17,7 @@
 
 #include "encoders/tokenizer/mojibake.h"
 
-enum { CLEAN_ROUNDS = 8, CLEAN_LINE_MAX = 1000000 /* ftfy also cuts longer lines here */ };
+enum { CLEAN_ROUNDS = 8, CLEAN_LINE_MAX = 1000000 /* longer lines are cut, as in ftfy */ };
 
 /* Buffers that are reused between captions. */
 typedef struct Cleaning {

@@ -12,11 +12,12 @@ typedef struct Entity {
 
 #include "encoders/tokenizer/entity-tables.inc"
 
-enum { KIND_ENDED = 1, KIND_OPEN = 2, KIND_UPPER = 4 }; /* "&name;", "&name", ftfy's "&NAME;" */
+/* ENDED: the name is known as "&name;". OPEN: it is known as "&name". UPPER: only ftfy knows it, in capitals. */
+enum { KIND_ENDED = 1, KIND_OPEN = 2, KIND_UPPER = 4 };
 
 enum { NAME_MAX_HTML = 32, NAME_MAX_FTFY = 24, NUMBER_TOO_LARGE = 0x110000, REPLACEMENT = 0xFFFD };
 
-/* The characters for which HTML reads &#128; to &#159;, and ftfy reads these control characters. */
+/* The characters that HTML reads for &#128; to &#159;, and that ftfy reads for U+0080 to U+009F. */
 static const uint16_t windows_1252[32] = {
     0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
     0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
@@ -96,8 +97,8 @@ static bool is_in_name(uint32_t code)
            code != '&' && code != '#' && code != ';';
 }
 
-/* Handles the name behind an "&", which has n code points; ended: a ";" follows. Adds the character and the rest of the
- * name. */
+/* Handles a name of n code points behind an "&"; ended: a ";" follows the name. Adds the entity's characters and the
+ * rest of the name; if the name begins with no entity, adds "&" and the name. */
 static void unescape_name(CodePoints *to, const uint32_t *name, size_t n, bool ended)
 {
     char ascii[NAME_MAX_HTML];

@@ -16,8 +16,8 @@
 /* Converts U+0080 to U+009F as bytes of windows-1252; other code points, and bytes that are not assigned, are returned
  * unchanged. */
 uint32_t code_of_c1(uint32_t code);
-/* Appends n code points to `to`, after html.unescape(). A number may have any length; Python raises an error beyond
- * 4,300 digits. */
+/* Appends to `to` the result of html.unescape() for n code points. A number may have any length; Python raises an error
+ * beyond 4,300 digits. */
 _must_check_ int entities_unescape(CodePoints *to, const uint32_t *from, size_t n);
-/* Appends n code points to `to`, after ftfy's unescape_html(). */
+/* Appends to `to` the result of ftfy's unescape_html() for n code points. */
 _must_check_ int entities_fix(CodePoints *to, const uint32_t *from, size_t n);

@@ -57,7 +57,7 @@ typedef struct Place {
 } Place;
 
 typedef struct Context {
-    uint8_t sign, n; /* index of the place that is searched first; number of places */
+    uint8_t sign, n; /* sign: index of the place that is searched first; n: number of places */
     Place places[PLACES_MAX];
 } Context;
 
@@ -71,7 +71,7 @@ typedef struct Context {
     }
 
 static const Context contexts[] = {
-    /* Any encoding. */
+    /* Mojibake of any encoding. */
     {1, 3, {{LATIN, NULL}, {MOJIBAKE_UPPER | MOJIBAKE_LOWER, NULL}, {BAD, NULL}}},
     {1, 3, {{SPACE, NULL}, {UPPER_ACCENTED, NULL}, {CURRENCY, NULL}}},
     {1, 3, {{LATIN_LOWER, NULL}, {UPPER_ACCENTED, NULL}, {OPENING | CURRENCY, NULL}}},
@@ -80,7 +80,7 @@ static const Context contexts[] = {
     {0, 3, {{ACCENTED, NULL}, {OPENING | CLOSING, NULL}, {WORD, NULL}}},
     {0, 2, {{0, u"\u0152\u0153"}, {NOT_LATIN, NULL}}},
     {0, 2, {{UPPER_ACCENTED, NULL}, {0, u"\u00B0"}}},
-    /* Windows-1252: letters, then Hebrew, Arabic, Indic scripts; a blank may stand for U+00A0. */
+    /* UTF-8 read as windows-1252: letters, then Hebrew, Arabic, Indic scripts; a blank may stand for U+00A0. */
     {0,
      2,
      {{0, u"\u00C2\u00C3\u00CE\u00D0"},
@@ -93,7 +93,7 @@ static const Context contexts[] = {
     {1, 3, {{LATIN_LOWER | BEGIN, NULL}, {0, A_GRAVE_BEGINS}, {BLANK, NULL}}},
     {2, 4, {{LATIN_LOWER, NULL}, {SPACE, NULL}, {0, A_GRAVE_BEGINS}, {BLANK, NULL}}},
     {1, 3, {{STOP, NULL}, {0, u"\u00C2"}, {BLANK, NULL}}},
-    /* Mac OS Roman. */
+    /* UTF-8 read as Mac OS Roman. */
     {0,
      2,
      {{0, u"\u221A"},
@@ -105,7 +105,7 @@ static const Context contexts[] = {
       {0, u"\u00C4"},
       {0, u"\u00EC\u00EE\u00EF\u00F2\u00F4\u00FA\u00F9\u00FB\u2020\u00B0\u00A2\u03C0"}}},
     {0, 3, {{0, u"\u201A"}, {0, u"\u00E2\u00F3"}, {0, u"\u00E0\u00E4\u00B0\u00EA"}}},
-    /* Windows-1251; the second context was also read as Latin-1. */
+    /* UTF-8 read as windows-1251; the text of the second context was also read as Latin-1. */
     {0, 2, {{0, u"\u0432"}, {0, u"\u0402"}}},
     {0,
      7,
@@ -121,7 +121,7 @@ static const Context contexts[] = {
      {{0, CYRILLIC_BEGINS},
       {BAD | OPENING | CLOSING | CURRENCY, u"\u00B0\u00B5"},
       {0, CYRILLIC_BEGINS}}},
-    /* Windows-1253. */
+    /* UTF-8 read as windows-1253. */
     {0, 3, {{0, u"\u03B2"}, {0, u"\u20AC"}, {0, u"\u2122\u00A0\u0386\u00AD\u00AE\u00B0"}}},
     {0, 3, {{0, GREEK_BEGINS}, {BAD | OPENING | CLOSING | CURRENCY, u"\u00B0"}, {0, GREEK_BEGINS}}},
 };

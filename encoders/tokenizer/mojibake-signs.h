@@ -30,10 +30,10 @@ enum {
     MOJIBAKE_UPPER = 1 << 11, /* Greek, Cyrillic */
     MOJIBAKE_LOWER = 1 << 12,
     MOJIBAKE_BOX = 1 << 13,
-    MOJIBAKE_FIRST_OF_2 = 1 << 14, /* may be the first byte of a UTF-8 character of 2, 3, 4 bytes */
+    MOJIBAKE_FIRST_OF_2 = 1 << 14, /* may be the first byte of a UTF-8 character of 2 bytes */
     MOJIBAKE_FIRST_OF_3 = 1 << 15,
     MOJIBAKE_FIRST_OF_4 = 1 << 16,
-    MOJIBAKE_NEXT = 1 << 17,      /* may be a later byte of such a character */
+    MOJIBAKE_NEXT = 1 << 17,      /* may be a later byte of a UTF-8 character */
     MOJIBAKE_NEXT_ONLY = 1 << 18, /* as MOJIBAKE_NEXT, but not a quote, dash or ellipsis */
     MOJIBAKE_ENCODINGS = 10,
 };

@@ -9,11 +9,13 @@
 #include <string.h>
 
 enum {
-    LOST = 0x1A, /* stands for U+FFFD in the Windows encodings; such a text cannot have it itself */
+    /* The byte that stands for U+FFFD in the Windows encodings. No text of these encodings has this byte. */
+    LOST = 0x1A,
     WINDOWS = 0x7E, /* the bits of the Windows encodings */
-    MACINTOSH = 8,  /* no blank is restored to U+00A0: a dash would look like a first byte */
+    /* Mac OS Roman, in which no blank is restored to U+00A0: a dash would look like a first byte. */
+    MACINTOSH = 8,
     NO_BREAK_SPACE = 0xA0,
-    GROWTH = 5, /* most bytes per character: a blank may become two, and a lost byte three */
+    GROWTH = 5, /* bytes per character, at most; for example, a lost byte becomes three bytes */
     ALL_ENCODINGS = (1 << MOJIBAKE_ENCODINGS) - 1,
 };
 static const uint8_t REPLACEMENT[3] = {0xEF, 0xBF, 0xBD};
@@ -62,8 +64,8 @@ static bool is_between(uint8_t byte, uint8_t first, uint8_t last)
     return byte >= first && byte <= last;
 }
 
-/* Reports whether "\xC3 " at bytes ends a word with an accented "a": it must not precede another blank, or the rest of
- * one of the Portuguese words that begin with an "a" with a grave accent. */
+/* Reports whether the bytes begin with "\xC3 " that stands for an "a" with a grave accent and a blank. They do not if
+ * another blank follows, or the rest of a Portuguese word that begins with this letter. */
 static bool is_a_grave(const uint8_t *bytes, size_t n)
 {
     static const char *const words[] = {" ", "quele", "quela", "quilo", "s "};
@@ -162,8 +164,8 @@ static size_t replace_lossy(const uint8_t *from, size_t n, uint8_t *to)
 }
 
 /* Converts, in place, each pair of surrogates of three bytes to a character, and Java's two bytes for U+0000 to one
- * byte; returns the new number of bytes. As in ftfy, the first of these two bytes before the end of a line counts as
- * both. */
+ * byte; returns the new number of bytes. As in ftfy, the first of the two bytes and a line feed that ends the text
+ * also become one byte. */
 static size_t join_variants(uint8_t *b, size_t n)
 {
     size_t n_to = 0;

@@ -2,9 +2,9 @@
 /* mojibake.h - repairs texts whose UTF-8 was read as another encoding, as fix_encoding() of ftfy 6.3.1 does.
  *
  * "sch\u00C3\u00B6n" becomes "sch\u00F6n". A text is repaired if it looks like mojibake (mojibake-signs.h). These steps
- * are tried in this order, until nothing changes: reading the whole text as UTF-8 in one of ten encodings; reading
- * parts of it so; reading control characters from U+0080 on as windows-1252. U+00A0 that became a blank and lost bytes
- * are taken into account.
+ * are tried in this order, until nothing changes: converting the whole text to bytes in one of ten encodings, and
+ * reading the bytes as UTF-8; doing so with parts of the text; reading control characters from U+0080 on as
+ * windows-1252. U+00A0 that became a blank and lost bytes are taken into account.
  *
  * ftfy continues while something changes. Here the number of steps is limited in proportion to the text's length, and
  * parts within parts are repaired only MOJIBAKE_DEPTH deep: only texts that were made to waste time reach these limits.
@@ -20,7 +20,8 @@
 enum { MOJIBAKE_DEPTH = 4, MOJIBAKE_WORK = 1 << 16, MOJIBAKE_WORK_FACTOR = 64 };
 
 typedef struct Mojibake {
-    CodePoints text[MOJIBAKE_DEPTH], made[MOJIBAKE_DEPTH]; /* at each depth */
+    /* The text and its repair, at each depth. */
+    CodePoints text[MOJIBAKE_DEPTH], made[MOJIBAKE_DEPTH];
     uint8_t *bytes[2];
     size_t room; /* size of each buffer */
     size_t work; /* remaining allowance of work, in code points */

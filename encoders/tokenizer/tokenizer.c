@@ -10,9 +10,9 @@
 
 enum {
     LONG_S = 0x17F,
-    /* The only character that open_clip's pattern never matches. It is not a letter; but since the pattern ignores
-     * case, it is not outside the letters either, as a lower-case form of iota. So it is left out and separates
-     * words. */
+    /* The only character that open_clip's pattern never matches. It is not a letter. But the pattern ignores case, and
+     * a lower-case form of the character is iota, so the pattern does not take it for another character than a letter
+     * either. So the character is left out and separates words. */
     YPOGEGRAMMENI = 0x345,
 };
 

@@ -9,8 +9,8 @@
  *     "<start_of_text>" and "<end_of_text>" in a caption are the ids of begin and end. U+0000 is left out, as in ftfy.
  *     (open_clip/1 was the same without the repair of mojibake; no dataset has it.)
  * diffusers/1: each "!" is id 0, which is also the padding, as in special_tokens_map.json of Stable Diffusion 2;
- *     between them NFC and lower case character by character; "<|startoftext|>" and "<|endoftext|>" are the ids of
- *     begin and end. U+0000 is a character like others. No entities, no ftfy.
+ *     the text between two "!" in NFC and in lower case, character by character; "<|startoftext|>" and
+ *     "<|endoftext|>" are the ids of begin and end. U+0000 is a character like others. No entities, no ftfy.
  * Both: words are 's 't 're 've 'm 'll 'd, runs of letters, single numbers, and runs of other characters that are not
  * white space; bpe.h describes how a word is split. Unicode is 15.0.
  *

@@ -22,7 +22,7 @@ typedef struct UnicodePair {
 
 enum {
     CODE_MAX = 0x10FFFF,
-    DECOMPOSED_MAX = 4, /* most code points from one code point */
+    DECOMPOSED_MAX = 4, /* the most code points that one code point decomposes to */
     HANGUL_S = 0xAC00,
     HANGUL_L = 0x1100,
     HANGUL_V = 0x1161,

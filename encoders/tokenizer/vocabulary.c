@@ -15,7 +15,7 @@
 static int read_merges(const char *path, char **ret, size_t *ret_bytes, Error *err)
 {
     struct stat st;
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* may be a pipe */
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_errno(err, -errno, "%s", path);
     if (!S_ISREG(st.st_mode))
@@ -24,7 +24,7 @@ static int read_merges(const char *path, char **ret, size_t *ret_bytes, Error *e
     gzFile file = text ? gzdopen(fd, "rb") : NULL;
     if (!file)
         return error_errno(err, -ENOMEM, "%s", path);
-    (void)TAKE_FD(fd); /* gzclose() closes it */
+    (void)TAKE_FD(fd); /* gzclose_r() closes the descriptor */
     int n = gzread(file, text, MERGES_BYTES_MAX + 1), code = Z_OK;
     const char *why = gzerror(file, &code);
     int r = 0;
@@ -32,7 +32,7 @@ static int read_merges(const char *path, char **ret, size_t *ret_bytes, Error *e
         r = error_set(err, code == Z_ERRNO ? -EIO : -EINVAL, "%s: %s", path, why);
     else if (n > MERGES_BYTES_MAX)
         r = error_set(err, -EFBIG, "%s: merges of more than %d bytes", path, MERGES_BYTES_MAX);
-    (void)gzclose_r(file); /* only read; read completely if r is 0 */
+    (void)gzclose_r(file); /* no error matters: the file was only read */
     if (r < 0)
         return r;
     *ret = TAKE_PTR(text);

@@ -36,7 +36,7 @@ int canned_pictures_hash(Hash *ret, Error *err)
         if (r < 0)
             return error_set(err, r, "the canned picture %s: %s", p->name, why.text);
         answers[i].verdict = r;
-        if (r > 0) /* in that case the bytes are undefined */
+        if (r > 0) /* with a verdict, the bytes are undefined */
             memset(answers[i].rgb, 0, RGB_BYTES);
     }
     *ret = hash_bytes(answers, ELEMENTSOF(pictures) * N_WAYS * sizeof(*answers));

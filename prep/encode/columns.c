@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Shards are built in memory, and must stay below the 4 GiB of their offsets, including the columns that are kept. */
+/* A shard, including the columns that are kept, is built in memory, and must stay below the 4 GiB that offsets
+ * reach. */
 enum { SHARD_BYTES_MAX = 1 << 30, KEPT_BYTES_MAX = 1 << 20 };
 
 int columns_init(const Recipe *recipe, const EncoderShape *shape, Columns *ret, Error *err)
@@ -42,7 +43,8 @@ int columns_init(const Recipe *recipe, const EncoderShape *shape, Columns *ret, 
     return 0;
 }
 
-/* Returns the largest size of a kept text: all kept texts may use as much of a shard as latents and text. */
+/* Returns the largest size of a kept text: all kept texts of a shard may together take as many bytes as latents and
+ * text may. */
 size_t columns_kept_max(const Recipe *recipe)
 {
     size_t n_values = (size_t)recipe->shard_samples * MAX(recipe->n_keep, (size_t)1);

@@ -132,7 +132,7 @@ static void format_claim(const EncodeRun *run, FolderClaim *ret)
     FILE *names = memory_given(open_memstream(&text, &n_bytes));
     for (size_t i = 0; i < raw_set_n_units(run->set); i++)
         (void)fprintf(names, "%s %" PRIu64 "\n", raw_set_unit_name(run->set, i),
-                      raw_set_unit_bytes(run->set, i)); /* cannot fail in memory */
+                      raw_set_unit_bytes(run->set, i)); /* cannot fail: `names` is in memory */
     (void)fclose(names);
     hash_format(hash_bytes(memory_given(text), n_bytes), ret->input);
     free(text);
@@ -160,7 +160,7 @@ static bool is_same_folder(Store *store, const char *uri)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Warns of units that have changed since the folder was begun. Samples that were already encoded of them are kept. */
+/* Warns of units that have changed since the folder was begun. Samples that were encoded before the change are kept. */
 static void report_changed(const EncodeRun *run, const InputList *ours)
 {
     size_t n = 0, first = 0;

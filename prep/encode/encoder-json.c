@@ -20,7 +20,7 @@ Hash encoder_json_identity(const Encoding *e, char *const *named, size_t n_named
         return e->identity;
     _cleanup_json_ json_t *keys = json_array();
     for (size_t i = 0; i < n_named; i++)
-        (void)json_array_append_new(keys, json_string(named[i])); /* see set() */
+        (void)json_array_append_new(keys, json_string(named[i])); /* cannot fail, as in set() */
     _cleanup_free_ char *list = memory_given(json_dumps(keys, JSON_COMPACT));
     _cleanup_free_ char *all =
         memory_format("%s\nwithout %s\n", hash_format(e->identity, text), list);
@@ -31,7 +31,7 @@ static json_t *shape(const char *column, const int *dims, size_t n_dims)
 {
     json_t *object = json_object(), *array = json_array();
     for (size_t i = 0; i < n_dims; i++)
-        (void)json_array_append_new(array, json_integer(dims[i])); /* see set() */
+        (void)json_array_append_new(array, json_integer(dims[i])); /* cannot fail, as in set() */
     set(object, "column", json_string(column));
     set(object, "shape", array);
     return object;
@@ -52,7 +52,7 @@ char *encoder_json_format(const Encoding *e, const EncoderTotals *totals, char *
     for (size_t i = 0; i < totals->reasons.n; i++)
         set(rejected, totals->reasons.counts[i].reason, json_integer(totals->reasons.counts[i].n));
     for (size_t i = 0; i < n_named; i++)
-        (void)json_array_append_new(keys, json_string(named[i])); /* see set() */
+        (void)json_array_append_new(keys, json_string(named[i])); /* cannot fail, as in set() */
     set(root, "version", json_integer(1));
     set(root, "identity", json_hash(encoder_json_identity(e, named, n_named)));
     set(root, "recipe", recipe_canonical(e->recipe));

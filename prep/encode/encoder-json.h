@@ -16,7 +16,7 @@ typedef struct EncoderTotals {
     InputTotals input;
     int64_t n_raw, n_samples;
     Reasons reasons;
-    Hash input_json, empty_text, index; /* hashes of the files; the first may be zeros */
+    Hash input_json, empty_text, index; /* hashes of the three files; input_json may be zeros */
 } EncoderTotals;
 
 /* Returns the dataset's identity: keys that were left out by name determine its samples, as the recipe does. */

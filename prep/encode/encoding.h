@@ -16,7 +16,7 @@
 typedef struct Encoding {
     const Recipe *recipe;
     PictureRecipe picture;
-    Device *device; /* NULL, as the fields below: pictures and captions are only checked */
+    Device *device; /* if NULL (as the next three pointers), nothing is encoded */
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
@@ -28,7 +28,7 @@ typedef struct Encoding {
 } Encoding;
 
 typedef struct EncodingOptions {
-    /* False: the networks are not loaded, for a check; a model, if there is one, is only inspected. */
+    /* False: pictures and captions are only checked. The networks are not loaded; a model, if any, is inspected. */
     bool networks;
     DeviceKind device;
     int threads; /* 0: the recipe's number */

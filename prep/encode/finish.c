@@ -178,7 +178,7 @@ static void sort_named(Finish *f)
     f->n_named = n;
 }
 
-/* Checks that each key that a user named was left out: its part may have been made before the key was named. */
+/* Checks that each key that a user named was left out: the part with the key may have been made before it was named. */
 static int check_named(const Finish *f, Error *err)
 {
     char name[FOLDER_KEY_MAX];
@@ -276,8 +276,8 @@ static int put_index(Finish *f, Error *err)
     return r < 0 ? r : fault("encode.finish.index");
 }
 
-/* Puts INDEX_ORIGIN, by which readers on S3 know the index.json of the compact index. Without it they fetch index.json
- * once. */
+/* Puts INDEX_ORIGIN, by which readers on S3 know the index.json of the compact index. Without INDEX_ORIGIN, readers
+ * fetch index.json once. */
 static void put_origin(Store *store, const char *index, size_t n_index)
 {
     IndexOrigin origin = {.source = hash_bytes(index, n_index)};
@@ -296,8 +296,8 @@ static void put_origin(Store *store, const char *index, size_t n_index)
         log_warning("without " INDEX_ORIGIN ": %s", err.text);
 }
 
-/* Removes reports of parts whose unit is done, and temporary files of interrupted puts; recent ones may belong to
- * another process and are kept. */
+/* Removes reports of parts whose unit is done, and temporary files of interrupted puts. Recent temporary files may
+ * belong to another process and are kept. */
 static void remove_leftovers(Store *store)
 {
     StoreList list = {0};
@@ -322,8 +322,8 @@ void dataset_tidy(EncodeRun *run)
         put_origin(store, index, n_index);
 }
 
-/* Checks the input's damage against the recipe's limit. As with max_rejected, nothing is encoded again after the limit
- * was raised. */
+/* Checks the input's damage against the recipe's limit. If a user raises the limit, nothing is encoded again, as with
+ * max_rejected. */
 static int check_units(const Finish *f, Error *err)
 {
     const InputTotals *input = &f->totals.input;

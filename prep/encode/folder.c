@@ -65,7 +65,7 @@ int folder_head(Folder *folder, const char *key, uint64_t *ret_bytes, Error *err
 
 int folder_put(Folder *folder, const char *key, const void *data, size_t n_bytes, Error *err)
 {
-    struct iovec part = {(void *)(uintptr_t)data, n_bytes}; /* only read */
+    struct iovec part = {(void *)(uintptr_t)data, n_bytes}; /* a put only reads the data */
     _cleanup_free_ char *there = NULL;
     size_t n_there;
     int r = -ENOENT;
@@ -158,7 +158,7 @@ static int settle_units(Folder *folder, const InputList *ours, bool finished, In
     size_t n_bytes;
     int r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
     if (r == -ENOENT && finished)
-        return 0; /* made by a version that put no list */
+        return 0; /* an older version, which put no list, made the dataset */
     if (r == -ENOENT) {
         _cleanup_free_ char *list = input_list_format(ours);
         struct iovec part = {list, strlen(list)};
@@ -166,7 +166,7 @@ static int settle_units(Folder *folder, const InputList *ours, bool finished, In
         if (r == 0)
             r = store_wait_put(&folder->put_wait, folder->store, FOLDER_INPUT_KEY, &part, 1,
                                STORE_IF_ABSENT, err);
-        if (r == 0 || r == -EEXIST) /* another process may have put it first */
+        if (r == 0 || r == -EEXIST) /* another process may have put a list first */
             r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
     }
     if (r == 0)
@@ -220,7 +220,7 @@ static int put_claim(Folder *folder, const FolderClaim *claim, Error *err)
         r = folder_put(folder, IDENTITY_KEY, text, strlen(text), err);
     if (r != -EEXIST)
         return r;
-    r = find_claim(folder, claim, &found, err); /* another process was faster */
+    r = find_claim(folder, claim, &found, err); /* another process put a claim first */
     return r > 0 ? compare_input(folder, &found, claim, err) : r < 0 ? r : -EEXIST;
 }
 

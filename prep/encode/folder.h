@@ -30,7 +30,7 @@ enum { FOLDER_KEY_MAX = 64, FOLDER_OBJECT_MAX = INT32_MAX };
 typedef struct Folder {
     Store *store;
     StoreWait wait;
-    StoreWait put_wait; /* separate: a process may have the right to read only */
+    StoreWait put_wait; /* separate from `wait`: a process may have the right to read only */
 } Folder;
 
 void folder_shard_key(int64_t unit, int64_t part, char ret[FOLDER_KEY_MAX]);
@@ -56,14 +56,14 @@ typedef struct FolderClaim {
     const json_t *terms; /* the values of which the identity is the hash (encoding_terms()) */
 } FolderClaim;
 /* Claims the folder for an encoding and an input. Returns 1 if this dataset is finished already; 0 if the folder
- * belongs to it; -EEXIST if it belongs to another one. *ret_units is the folder's list of units; it is empty if an
- * older version finished the dataset without a list. */
+ * belongs to this dataset; -EEXIST if the folder belongs to another dataset. *ret_units is the folder's list of units;
+ * it is empty if an older version finished the dataset without a list. */
 int folder_claim(Folder *folder, const FolderClaim *claim, InputList *ret_units, Error *err);
 #define FOLDER_INPUT_KEY "encoding/input.json"
 
 /* Stores a key to leave out, for every process that works in the folder. */
 int folder_name(Folder *folder, const char *key, Error *err);
-/* Writes the name of the object that stores such a key. */
+/* Writes the name of the object that stores a key to leave out. */
 void folder_name_key(const char *key, char ret[FOLDER_KEY_MAX]);
 /* Reads all keys to leave out, sorted. */
 int folder_named(Folder *folder, char ***ret, size_t *ret_n, Error *err);

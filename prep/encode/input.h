@@ -3,7 +3,7 @@
  *
  * The first process that works in a folder puts the list of the units that it found, before anything else. All other
  * processes, and the first one after a restart, compare the units that they find with this list: otherwise a unit that
- * was replaced meanwhile would be mixed with the old one unnoticed.
+ * was replaced meanwhile would be mixed with the old unit unnoticed.
  *
  * A version is the result of store_version(): an ETag, or a file's inode, time and size. A copy of a file keeps at most
  * time and size, and some mounts (FUSE) number files differently each time. If only the inode differs, the unit is
@@ -30,7 +30,7 @@ typedef struct InputList {
     InputUnit *units;
     size_t n_units, room;
     Hash index; /* hash of index.json; zeros: the units are tars */
-    Hash file;  /* hash of the text that was parsed; zeros: not parsed */
+    Hash file;  /* hash of the text that was parsed; zeros: the list was not parsed */
 } InputList;
 
 void input_list_of(const RawSet *set, InputList *ret);
@@ -45,7 +45,7 @@ int input_list_parse(const char *source, const char *text, size_t n_bytes, Input
 int input_list_compare(const InputList *there, const InputList *ours, const char *uri, Error *err);
 
 typedef enum InputChange {
-    INPUT_SAME,    /* the same, or not known */
+    INPUT_SAME,    /* the same version, or a version is not known */
     INPUT_COPIED,  /* a file with the same time and size, but another inode */
     INPUT_CHANGED, /* another object */
 } InputChange;

@@ -312,7 +312,7 @@ static void drop(PartMaker *m)
     if (m->shard && mds_shard_n_samples(m->shard) > 0) {
         _cleanup_free_ char *shard = NULL;
         size_t n_bytes;
-        (void)mds_shard_take(m->shard, &shard, &n_bytes, NULL); /* not needed either */
+        (void)mds_shard_take(m->shard, &shard, &n_bytes, NULL); /* the shard is not needed */
     }
 }
 

@@ -13,8 +13,8 @@
 enum { PROGRESS_LINE_MAX = 700 };
 
 typedef struct Progress {
-    uint64_t bytes, all_bytes; /* of raw units; `bytes` includes work done before this run */
-    uint64_t bytes_before;     /* of `bytes`, those done before this run */
+    uint64_t bytes, all_bytes; /* bytes of raw units that are done, and of all raw units */
+    uint64_t bytes_before;     /* the part of `bytes` that was done before this run */
     int64_t n_looked, n_rejected;
     Reasons reasons;
     InputTotals input; /* totals of the units that are finished */
@@ -28,7 +28,7 @@ void progress_begin(Progress *progress, uint64_t all_bytes, double cost_per_hour
 void progress_add(Progress *progress, const PartReport *part);
 /* The part in progress, which was not added yet. */
 typedef struct ProgressPart {
-    const PartReport *part; /* NULL: no part */
+    const PartReport *part; /* NULL: no part is in progress */
     double fraction;        /* fraction that was read of a unit of unit_bytes */
     uint64_t unit_bytes;
 } ProgressPart;

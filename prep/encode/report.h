@@ -58,7 +58,7 @@ typedef struct Reasons {
 /* Totals of the units that were read, and of their members and bytes, which add up to the whole input. */
 typedef struct InputTotals {
     int64_t n_units, n_no_sample, n_cut, n_damaged; /* n_units counts all units */
-    int64_t n_members, n_strays;                    /* members of samples, and others */
+    int64_t n_members, n_strays;                    /* members of samples; other members */
     int64_t member_bytes, stray_bytes, frame_bytes, lost_bytes;
 } InputTotals;
 
@@ -68,7 +68,7 @@ typedef struct UnitReport {
     char *name, *damage;   /* damage "": the unit is whole and has a sample */
     InputTotals input;     /* totals of this unit */
     int64_t n_raw, n_parts_raw;
-    PartFile *files; /* of the parts that have a shard */
+    PartFile *files; /* the shards of the unit's parts */
     size_t n_files, room;
     Reasons reasons;
     struct NamedKey {
@@ -101,8 +101,9 @@ char *part_report_rows(const PartReport *report);
 int part_report_parse_rows(const char *source, const char *text, size_t n_bytes, PartReport *ret,
                            Error *err);
 
-/* If the members of a key are not adjacent, the key has two rows in a unit, and the first was written before this was
- * known. Gives such first rows the reason and text of the second. Returns whether there were any. */
+/* A key whose members are not adjacent has two rows in a unit, and the first row was written before the second was
+ * known. Gives the first row of each such key the reason and text of the second row. Returns whether there was such a
+ * key. */
 bool part_report_join_halves(PartReport *all);
 
 void unit_report_clear(UnitReport *report);

@@ -18,8 +18,8 @@ typedef struct Unit {
     char *rows; /* rows of all parts */
     size_t n_rows, room;
     bool open;                       /* a part could not be finished */
-    char version[STORE_VERSION_MAX]; /* at the time of opening */
-    bool copied; /* the inode has changed since parts were encoded; perhaps not the bytes */
+    char version[STORE_VERSION_MAX]; /* version of the unit when it was opened */
+    bool copied; /* only the inode of the unit's file differs from the noted version */
 } Unit;
 
 static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *err)
@@ -77,7 +77,7 @@ static void take_proof(Unit *u, PartReport *ret)
     ret->raw_bytes = proof.bytes;
 }
 
-/* Compares the members of a part's samples with those in its report; also their bytes, if they were read. */
+/* Compares the members of a part's samples with the members in its report. bytes: also compares the members' bytes. */
 static int check_made_of(const Unit *u, const PartReport *there, const PartReport *now, bool bytes,
                          Error *err)
 {
@@ -131,7 +131,7 @@ static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
 }
 
 /* Returns 1 if the part was made before, by any process; its shard was put before its report. Returns 0 if the part
- * must be made; if *ret is not empty then, its shard is missing, and the new one must match *ret. */
+ * must be made; if *ret is not empty then, the shard of *ret is missing, and the new shard must match *ret. */
 static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
 {
     EncodeRun *run = u->run;

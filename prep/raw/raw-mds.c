@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-mds.c - reads the samples of a shard of an MDS dataset, which has a column of pictures and one of captions. */
+/* raw-mds.c - reads the samples of a shard of an MDS dataset, which has a column of pictures and a column of
+ * captions. */
 #include "base/memory.h"
 #include "data/stream/fetch.h"
 #include "prep/raw/raw-internal.h"
@@ -21,7 +22,7 @@ struct RawMds {
     uint32_t next;
     char *sample;
     size_t room;
-    uint64_t sample_bytes;   /* sum over the samples that were read */
+    uint64_t sample_bytes;   /* bytes of all samples that were read */
     int image, caption, key; /* column indices; < 0: no such column */
 };
 

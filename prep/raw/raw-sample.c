@@ -96,8 +96,8 @@ static size_t float_word_bytes(const char *text, size_t n_bytes)
     return 0;
 }
 
-/* Copies the text, with null in place of each such word outside strings. Returns the length of the result; `to` may be
- * NULL. */
+/* Copies the text, with null in place of each of float_words outside strings. Returns the length of the result; `to`
+ * may be NULL. */
 static size_t replace_float_words(const char *text, size_t n_bytes, char *to)
 {
     bool in_string = false;

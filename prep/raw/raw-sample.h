@@ -19,18 +19,18 @@ typedef enum RawReason {
     RAW_NOT_UTF8,
     RAW_TRUNCATED,     /* the tar ends, or is damaged, inside the sample */
     RAW_TOO_LARGE,     /* a member exceeds RAW_PICTURE_MAX, RAW_TEXT_MAX, or 4 MiB of .json */
-    RAW_TWO_IMAGES,    /* it is unknown which one the caption describes */
+    RAW_TWO_IMAGES,    /* it is unknown which picture the caption describes */
     RAW_DUPLICATE_KEY, /* an earlier sample has this key, or a member occurs twice */
     RAW_SPARSE,
     RAW_BAD_JSON,
-    RAW_APART, /* other members with its key lie elsewhere in the tar */
+    RAW_APART, /* other members with the sample's key lie elsewhere in the tar */
     RAW_N_REASONS
 } RawReason;
 
 enum { RAW_PICTURE_MAX = 1 << 26, RAW_TEXT_MAX = 1 << 24, RAW_WHY_MAX = 200 };
 
 typedef struct RawSample {
-    int64_t index; /* position in its unit; rejected samples count */
+    int64_t index; /* number of the sample in its unit; rejected samples are counted, too */
     char *key;     /* UTF-8; invalid bytes are replaced by U+FFFD */
     RawReason reason;
     char why[RAW_WHY_MAX]; /* the reason in words, for people */

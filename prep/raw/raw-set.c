@@ -89,7 +89,7 @@ static int compare_keys(const void *name, const void *object)
     return strcmp(name, ((const StoreObject *)object)->key);
 }
 
-/* Finds the versions of the shards, for which index.json has no hashes. A missing shard is noticed when it is
+/* Finds the versions of the shards if index.json has no hashes of them. A missing shard is noticed when it is
  * opened. */
 static int find_versions(RawSet *set, Error *err)
 {

@@ -32,7 +32,7 @@ typedef struct RawOptions {
     const char *image, *caption; /* columns of an MDS dataset; caption is also a key of a .json */
     const char *columns[RAW_COLUMNS_MAX]; /* further columns that an MDS dataset must have */
     size_t n_columns;
-    const RecipeMembers *members; /* which members of tars to use; NULL: the default ones */
+    const RecipeMembers *members; /* which members of tars to use; NULL: the default members */
     bool fields;                  /* fill RawSample.fields */
     bool keep_missing;            /* accept samples without a caption */
 } RawOptions;
@@ -56,17 +56,18 @@ int raw_set_request_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX
 
 typedef enum RawState {
     RAW_WHOLE,
-    RAW_NO_SAMPLE, /* whole, but none of its members belongs to a sample */
+    RAW_NO_SAMPLE, /* the unit is whole, but no member belongs to a sample */
     RAW_CUT,       /* a tar without an end: its writer may have been killed */
     RAW_DAMAGED,   /* a tar with places where a header is missing or broken */
 } RawState;
 
 /* Counts the members and bytes of a unit. The four numbers of bytes add up to the unit's size. */
 typedef struct RawCounts {
-    int64_t n_members, n_strays; /* members with a key, without one; MDS: samples, none */
+    /* n_members: members of a tar with a key, or samples of an MDS shard. n_strays: members without a key. */
+    int64_t n_members, n_strays;
     uint64_t member_bytes, stray_bytes;
     uint64_t frame_bytes; /* headers and padding of a tar; offsets of a shard */
-    uint64_t lost_bytes;  /* in damaged places */
+    uint64_t lost_bytes;  /* bytes in damaged places */
 } RawCounts;
 
 int raw_unit_open(RawSet *set, size_t unit, RawUnit **ret, Error *err);

@@ -8,7 +8,7 @@ enum { WINDOW_BYTES = 4 << 20 };
 
 typedef struct Window {
     uint64_t number;
-    bool begun, whole; /* a read is under way; all of the window was read */
+    bool begun, whole; /* begun: a read is under way; whole: the window was read */
     char *data;
     StoreRead read;
 } Window;

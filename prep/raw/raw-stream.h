@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-stream.h - reads an object from its start to its end in windows of 4 MiB; the next window is read while one is
- * used.
+/* raw-stream.h - reads an object from its start to its end in windows of 4 MiB; the next window is read while a window
+ * is used.
  *
  * Ownership: raw_stream_new() gives the caller a RawStream and borrows the Store; raw_stream_free() accepts NULL.
  * Units:     bytes. The two windows take 8 MiB.

@@ -18,7 +18,7 @@ enum {
     /* Flags of a key: which members its first sample had. */
     HAD_PICTURE = 1,
     HAD_CAPTION = 2, /* a caption, or a .json that may hold one */
-    IS_APART = 4,    /* members that this sample lacked came later in the tar */
+    IS_APART = 4,    /* members that the first sample lacked came later in the tar */
     KEY_BITS = HAD_PICTURE | HAD_CAPTION | IS_APART,
 };
 
@@ -37,9 +37,9 @@ struct RawTar {
     bool has_member, ended;
     char *member_key;
     uint64_t *
-        keys; /* hash table of the keys met so far; the low bits of an entry are the flags HAD_PICTURE...; 0: free */
+        keys; /* hash table of the keys met so far; the low bits of an entry are flags such as HAD_PICTURE; 0: free */
     size_t n_keys, keys_room;
-    RawCounts counts; /* without those that the reader counts */
+    RawCounts counts; /* without the counts that `reader` holds */
 };
 
 static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_bytes, Error *err)
@@ -261,7 +261,7 @@ typedef struct Group { /* the members of one sample */
     bool have[N_MEMBERS_MAX], lossy;
     unsigned had;
     char there[100]; /* the members' extensions, for messages */
-    char *text;      /* from the caption member that the recipe lists first */
+    char *text;      /* text of the caption member that the recipe lists first */
     size_t n_text, text_number;
     char *json;
     size_t n_json, json_number;
@@ -341,8 +341,8 @@ static int take_group(RawTar *tar, const char *key, bool whole, Group *group, Ra
 }
 
 /* Rejects a sample whose key was met before. If it has members that the first sample with this key lacked, that first
- * sample was incomplete. With keep_missing it may have been returned already without its caption, so the whole unit
- * fails. */
+ * sample was incomplete. With keep_missing the first sample may have been returned already without its caption, so the
+ * whole unit fails. */
 static int reject_again(const RawTar *tar, const char *key, unsigned had, const Group *group,
                         RawSample *sample, Error *err)
 {
@@ -443,7 +443,7 @@ int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err)
     int r = look(tar, err);
     if (r <= 0)
         return r;
-    group.lossy = tar->member.after_damage; /* its first members may be in the damage */
+    group.lossy = tar->member.after_damage; /* first members of the sample may be lost */
     _cleanup_free_ char *key = memory_text(tar->member_key);
     ret->key = utf8_make(key, strlen(key));
     int is_new = ret->key ? meet_key(tar, key, &had, err)

@@ -11,8 +11,9 @@
 
 enum { PAUSE_USEC = 1000000, PAUSE_USEC_MAX = 30000000 };
 
-/* Writers that were killed leave uploads and temporary files, which take space. These are removed when a dataset is
- * finished, but a full store prevents that. Leftovers younger than an hour may belong to another running process. */
+/* Writers that were killed leave uploads and temporary files, which take space. These leftovers are removed when a
+ * dataset is finished, and here, since no dataset can be finished in a full store. Leftovers younger than an hour may
+ * belong to another running process. */
 static const uint64_t LEFTOVER_USEC = 3600 * USEC_PER_SEC;
 
 static void sweep(Store *store)

@@ -22,7 +22,8 @@ typedef struct StoreWait {
     Error last;
 } StoreWait;
 
-/* Returns true if the call of the store that returned r must be retried; it has then slept. err may be NULL. */
+/* Returns true if the call of the store that returned r must be retried; store_wait() has then slept. err may be
+ * NULL. */
 bool store_wait(StoreWait *wait, Store *store, const char *what, int r, const Error *err);
 
 int store_wait_get_range(StoreWait *wait, Store *store, const char *key, uint64_t offset, size_t n,

@@ -188,8 +188,8 @@ static int take_name(TarReader *tar, const TarHeader *h)
     return tar->name ? 0 : -ENOMEM;
 }
 
-/* GNU's old sparse files have blocks of a map between header and payload; a flag in each block is set if another one
- * follows. */
+/* GNU's old sparse files have blocks of a map between header and payload; a flag in each block is set if another
+ * block follows. */
 static int skip_sparse_map(TarReader *tar, const TarHeader *h, Error *err)
 {
     bool more = ((const char *)h)[482] != 0;
@@ -257,7 +257,7 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
         return r;
     forget(tar);
     size_t n_name = strlen(tar->name);
-    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* a folder in an old tar */
+    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* in an old tar, a folder */
     *ret = (TarMember){.name = tar->name,
                        .offset = tar->at,
                        .n_bytes = n_bytes,

@@ -220,7 +220,7 @@ static int measure(Bench *b, Error *err)
     for (size_t i = 0; r == 0 && i < b->n_ids; i++)
         ids[i] = (int32_t)(i * 7919 % (size_t)encoder_shape(b->encoder)->vocabulary);
     for (int i = 0; r == 0 && i < WARM_UP; i++)
-        (void)run_once(b, pixels, ids, &r, err); /* its time is not used */
+        (void)run_once(b, pixels, ids, &r, err); /* the time of a warm-up run is not used */
     if (r == 0 && b->paced) {
         (void)printf("ready\n");
         (void)fflush(stdout);

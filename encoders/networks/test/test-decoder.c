@@ -61,7 +61,7 @@ static void pictures_are_float64s(void **state)
     }
     print_message("  %zu of %d bytes are not float64's; %zu black, %zu white\n", n_other,
                   SAMPLES * PIXELS, n_black, n_white);
-    assert_true(n_black > 100 && n_white > 100); /* both ends are clamped */
+    assert_true(n_black > 100 && n_white > 100); /* values below 0 and above 255 are clamped */
     assert_true(!is_plain(device) || n_other * 1000 < SAMPLES * PIXELS);
 }
 
@@ -80,7 +80,8 @@ static void bytes_depend_on_the_latents_alone(void **state)
             decode(decoder, 1, latents + i * LATENT, alone[i]);
         assert_memory_not_equal(alone[0], alone[1], PIXELS);
     }
-    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* slow: a second per picture */
+    /* An emulator takes a second per picture, so only two sizes of batch are tried on it. */
+    const char *emulated = getenv("SDTRAIN_TEST_DEVICE");
     const int last = emulated && strncmp(emulated, "emulated", 8) == 0 ? 2 : 8;
     for (int batch = 1; batch <= last; batch++) {
         _cleanup_(device_freep) Device *device = open_cpu(1 + batch % 4);
@@ -136,7 +137,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_non_null(strstr(err.text, "picture 1: a latent is nan"));
     decode(decoder, 1, latents, pixels); /* the second picture is not read */
     for (int i = 0; i < LATENT; i++)
-        latents[LATENT + i] = 3e38f; /* sums of these overflow */
+        latents[LATENT + i] = 3e38f; /* sums of such latents overflow */
     assert_int_equal(decoder_run(decoder, 2, latents, pixels, &err), -EDOM);
     assert_non_null(strstr(err.text, "picture 1: a pixel is"));
 

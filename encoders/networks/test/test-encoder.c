@@ -110,7 +110,8 @@ static void a_model_folder_becomes_halves(void **state)
         for (int k = 0; k < LATENT; k++)
             squares += pow((double)half_to_float(results[i].latents[k]), 2) / (SAMPLES * LATENT);
     }
-    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3); /* as the loader requires */
+    /* The loader refuses latents whose standard deviation is not in this range. */
+    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3);
 }
 
 static void same_bytes(const Result *found, const Result *alone, int n, const int *picks)
@@ -131,7 +132,8 @@ static void bytes_depend_on_the_sample_alone(void **state)
     run_alone(&g, alone);
     assert_memory_not_equal(alone[0].latents, alone[1].latents, sizeof(alone[0].latents));
     assert_memory_not_equal(alone[0].text, alone[1].text, sizeof(alone[0].text));
-    const char *emulated = getenv("SDTRAIN_TEST_DEVICE"); /* slow: a second per sample */
+    /* An emulator takes a second per sample, so only two sizes of batch are tried on it. */
+    const char *emulated = getenv("SDTRAIN_TEST_DEVICE");
     const int last = emulated && strncmp(emulated, "emulated", 8) == 0 ? 2 : 16;
     for (int batch = 1; batch <= last; batch++) {
         _cleanup_(device_freep) Device *device = open_cpu(1 + batch % 4);

@@ -14,7 +14,7 @@
 
 static char folder[] = "/tmp/test-model-files-XXXXXX";
 
-/* One tensor of a file that will be written; it owns data. */
+/* One tensor of a file that will be written; the Tensor owns its data. */
 typedef struct Tensor {
     char name[160], dtype[8];
     int n_dims;
@@ -332,7 +332,8 @@ static void every_type_is_read(void **state)
         convert_all(text_file, narrow[i], "F32");
         const Outcome wide = outcome();
         assert_same(&small, &wide);
-        assert_false(hash_equal(small.hash, plain.hash)); /* the original VAE is fp32 */
+        /* The original weights are fp32 and do not fit 16 bits. */
+        assert_false(hash_equal(small.hash, plain.hash));
     }
 }
 
@@ -395,8 +396,8 @@ static void the_hash_is_of_what_is_used(void **state)
     assert_false(hash_equal(groups.hash, plain.hash));
 }
 
-/* A vocabulary of 20 times as many ids, whose last 1,024 ids have the rows of the first: these give the same texts. The
- * tensor is larger than one piece. */
+/* The vocabulary becomes 20 times as large, and the tensor with its rows larger than one piece. The last 1,024 ids have
+ * the same rows as the first 1,024 ids, so they give the same texts. */
 static void a_large_tensor_is_read_by_pieces(void **state)
 {
     (void)state;

@@ -83,7 +83,7 @@ static int run(const Bench *b, Error *err)
     _cleanup_free_ uint8_t *rgb = r == 0 ? malloc(side * side * 3) : NULL;
     if (!rgb)
         return r < 0 ? r : error_set(err, -ENOMEM, "out of memory");
-    r = run_step(pictures, data, n_bytes, rgb, msec, err); /* warm-up */
+    r = run_step(pictures, data, n_bytes, rgb, msec, err); /* this first step is a warm-up */
     if (r == 0 && b->paced) {
         (void)printf("ready\n");
         (void)fflush(stdout);

@@ -52,7 +52,7 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
         (void)syscall(SYS_madvise, memory, 4096, MADV_RANDOM);
     else if (what == 'l')
         (void)syscall(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
-    else if (what == 'x') /* by the numbers of x32 */
+    else if (what == 'x') /* getpid() by its number in x32 */
         (void)syscall(0x40000000 | SYS_getpid);
     else if (what == '3') { /* getpid() in the way of a 32-bit program */
         long r = 20;
@@ -63,17 +63,17 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
 static void act(const uint8_t *file, ChildAnswer answer, uint8_t *memory)
 {
     switch (file[0]) {
-    case 's': /* too short an answer */
+    case 's': /* an answer that is too short */
         say(&answer, sizeof(answer) - 1);
         break;
-    case 'l': { /* too long an answer */
+    case 'l': { /* an answer that is too long */
         char large[sizeof(answer) + 1000];
         memset(large, 0, sizeof(large));
         memcpy(large, &answer, sizeof(answer));
         say(large, sizeof(large));
         break;
     }
-    case 'e': /* an empty packet, which also looks like an end */
+    case 'e': /* an empty packet, which looks like the end of the process */
         say(&answer, 0);
         break;
     case 'p': /* a place without a question */

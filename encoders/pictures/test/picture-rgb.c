@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* picture-rgb.c - decodes picture files for a comparison with another decoder.
  *
- *   picture-rgb < REQUESTS: each line is "bilinear|bicubic SIDE PATH". For each it writes one line, "fine" or a verdict
- *   and its text, and after "fine" the side x side x 3 bytes. */
+ *   picture-rgb < REQUESTS
+ *
+ * Each line of REQUESTS is "bilinear|bicubic SIDE PATH". For each line, one line is written: "fine", or a verdict and
+ * its text. After "fine" follow the side x side x 3 bytes. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "encoders/pictures/picture-decode.h"

@@ -246,7 +246,7 @@ static void a_file_may_end_anywhere(void **state)
 }
 
 /* libjpeg fills missing pixels with grey and only warns: a file that was cut and then ended properly is rejected, and
- * so is one with a lost restart marker. */
+ * so is a file with a lost restart marker. */
 static void a_jpeg_that_lacks_pixels_is_rejected(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void orientation_is_found_among_other_entries(void **state)
     static const uint8_t tiff[] = {'M', 'M', 0, '*', 0, 0, 0, 8, 0,   3,         /* three entries */
                                    1,   15,  0, 2,   0, 0, 0, 4, 'u', 's', 0, 0, /* camera maker */
                                    1,   18,  0, 3,   0, 0, 0, 1, 0,   6,   0, 0, /* orientation 6 */
-                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   3,   0, 0}; /* another one */
+                                   1,   18,  0, 3,   0, 0, 0, 1, 0,   3,   0, 0}; /* not used */
     assert_int_equal(exif_orientation(tiff, sizeof(tiff)), 6);
     /* An incomplete entry is ignored. */
     for (size_t n = 0; n < sizeof(tiff); n++)
@@ -351,8 +351,8 @@ static void assert_same_picture(const Bytes *a, const Bytes *b)
     assert_memory_equal(rgb[0], rgb[1], sizeof(rgb[0]));
 }
 
-/* As in Pillow, EXIF has no effect if the head of a WebP file does not announce it, or if it is behind the file's
- * end. */
+/* As in Pillow, EXIF has no effect if the head of a WebP file does not announce it, or if the EXIF is behind the
+ * file's end. */
 static void a_webp_says_that_it_has_an_orientation(void **state)
 {
     (void)state;
@@ -377,13 +377,13 @@ static void a_webp_says_that_it_has_an_orientation(void **state)
     assert_non_null(longer.data);
     memcpy(longer.data, plain.data, plain.n);
     memcpy(longer.data + plain.n, chunk, n_chunk);
-    assert_same_picture(&longer, &plain); /* EXIF behind the end */
+    assert_same_picture(&longer, &plain); /* the EXIF is behind the file's end */
     put_le32(longer.data + 4, (uint32_t)longer.n - 8);
-    assert_same_picture(&longer, &plain); /* EXIF in a file without an extended head */
+    assert_same_picture(&longer, &plain); /* no extended head announces the EXIF */
 
     turned.data[FLAGS] |= HAS_EXIF;
     put_le32(turned.data + 4, (uint32_t)(chunk - turned.data) - 8);
-    assert_same_picture(&turned, &upright); /* announced, but behind the end */
+    assert_same_picture(&turned, &upright); /* announced, but behind the file's end */
 }
 
 int main(void)

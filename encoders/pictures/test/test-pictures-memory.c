@@ -43,7 +43,7 @@ static unsigned char *draw_jpeg(unsigned long *ret_bytes)
     jpeg_start_compress(&cinfo, TRUE);
     for (int y = 0; y < HEIGHT; y++) {
         memset(row, y / 16, (size_t)WIDTH * INKS);
-        (void)jpeg_write_scanlines(&cinfo, &row, 1); /* one row */
+        (void)jpeg_write_scanlines(&cinfo, &row, 1); /* always writes the row */
     }
     jpeg_finish_compress(&cinfo);
     jpeg_destroy_compress(&cinfo);
@@ -77,7 +77,7 @@ static unsigned char *draw_png(unsigned long *ret_bytes)
     for (int y = 0; y < N_ROWS; y++) {
         memset(row, y * 85, n_row);
         for (size_t i = 6; i < n_row; i += DEEP_PIXEL_BYTES)
-            row[i] = row[i + 1] = 255; /* opaque */
+            row[i] = row[i + 1] = 255; /* alpha: opaque */
         png_write_row(png, row);
     }
     png_write_end(png, NULL);
@@ -118,7 +118,7 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     int r = pictures_take(pictures, rgb, &err);
     if (r != 0)
         fail_msg("%d: %s", r, err.text);
-    assert_int_equal(pictures_child_pid(pictures, 0), child); /* the same child: not retried */
+    assert_int_equal(pictures_child_pid(pictures, 0), child); /* no second child was started */
     assert_true(rgb[sizeof(rgb) - 1] > rgb[0] + 100);         /* dark above, light below */
     long peak = peak_bytes(child);
     print_message("a child: %ld MiB resident at most, %ld before; bound %ld\n", peak >> 20,

@@ -204,7 +204,7 @@ static void the_answers_of_a_dead_child_are_heard(void **state)
     assert_int_equal(setenv("SDTRAIN_FAULT", "pictures.decode=kill@1", 1), 0);
     pid_t first = pictures_child_pid(pictures, 0);
     siginfo_t info;
-    assert_int_equal(kill(first, SIGSTOP), 0); /* until all questions are sent */
+    assert_int_equal(kill(first, SIGSTOP), 0); /* stops the child until all questions are sent */
     for (int k = 0; k < PICTURES_PER_CHILD; k++)
         ask(pictures, k % N_FILES);
     assert_int_equal(kill(first, SIGCONT), 0);
@@ -271,7 +271,7 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
     } cases[] = {
         {"short", -ENOTRECOVERABLE, "is none"},
         {"long", -ENOTRECOVERABLE, "is none"},
-        /* An empty packet is taken as the end of the process, unless the next packet is. */
+        /* An empty packet counts as the end of the process, unless another packet has arrived behind it. */
         {"empty", -ENOTRECOVERABLE, "2 decoder processes failed"},
         {"place", -ENOTRECOVERABLE, "is none"},
         {"verdict", -ENOTRECOVERABLE, "is none"},
@@ -283,7 +283,7 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
         {"fine", 0, ""},
     };
     for (int round = 0; round < 2; round++) {
-        bool together = round == 1; /* requested together, or one after the other */
+        bool together = round == 1; /* else each question waits for the answer before it */
         for (size_t i = 0, end = 0; i < ELEMENTSOF(cases); i++) {
             Error err = ERROR_INIT;
             uint8_t got[RGB] = {0};
@@ -301,8 +301,8 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
     }
 }
 
-/* A child answers the first question and dies of the second, while the parent still copies the many bytes of the next
- * one. The first question is not blamed, however often the second kills a child. */
+/* A child answers the first question and dies of the second, while the parent still copies the many bytes of another
+ * question. The first question is not blamed, however often the second question kills a child. */
 static void the_blame_is_not_of_those_answered_while_others_were_asked(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-caption.c - captions of arbitrary bytes through both sets of rules. The ids end with END, and a caption has the
- * same ids with a fresh buffer and with a used one. The repair of mojibake never makes a text longer. */
+ * same ids with a fresh buffer and with a used buffer. The repair of mojibake never makes a text longer. */
 #include "encoders/tokenizer/mojibake.h"
 #include "encoders/tokenizer/tokenizer.h"
 
@@ -23,7 +23,7 @@ static Tokenizer *open_small(TokenizerRules rules)
     (void)fd_close(fd);
     int r = tokenizer_open(path, rules, VOCABULARY, N_TOKENS, &tokenizer, &err);
     assert(r == 0);
-    (void)unlink(path); /* was read already */
+    (void)unlink(path); /* the file has been read */
     return tokenizer;
 }
 

@@ -210,7 +210,7 @@ static void test_small(void **state)
     int32_t ids[8];
     (void)state;
     assert_int_equal(bpe_new("m", text, strlen(text), 518, &bpe, &err), 0);
-    /* For a b a b</w>, ab is 512, then aba is 513, and b</w> remains. */
+    /* In "abab" the first two bytes become ab (id 512), then with the third byte aba (id 513); b</w> remains. */
     assert_int_equal(bpe_word(bpe, &scratch, (const uint8_t *)"abab", 4, ids, 8), 2);
     assert_int_equal(ids[0], 513);
     assert_int_equal(ids[1], bpe_find(bpe, "b</w>", 5));
@@ -256,7 +256,7 @@ static void test_files(void **state)
     assert_int_equal(vocabulary_open(path, 515, &bpe, &err), -EINVAL);
     assert_int_equal(unlink(json), 0);
 
-    /* The same merges in a gzipped file; then the file is cut. */
+    /* The same merges are read from a gzipped file; then the file is cut. */
     snprintf(path, sizeof(path), "%s/m.gz", folder);
     gzFile file = gzopen(path, "wb");
     assert_int_equal(gzwrite(file, merges, strlen(merges)), strlen(merges));
@@ -322,7 +322,7 @@ static void test_endless_files(void **state)
     assert_int_equal(folder_remove(folder, &err), 0);
 }
 
-/* A complete vocab.json is accepted; one with a single wrong entry is refused. */
+/* A complete vocab.json is accepted; a vocab.json with a single wrong entry is refused. */
 static void test_vocabulary_json(void **state)
 {
     static const char merges[] = HEAD "a b\nab \xC4\xA0</w>\n";

@@ -114,7 +114,7 @@ static void garble(CodePoints *codes, int n_times)
     codes_free(&to);
 }
 
-/* A text that was garbled twelve times, with 4,096 characters for one, is fully repaired. */
+/* A text is fully repaired after it was garbled twelve times, so that one character became 4,096 characters. */
 static void test_often_garbled(void **state)
 {
     CodePoints codes = {0};

@@ -215,7 +215,7 @@ static void test_nul(void **state)
     _cleanup_(tokenizer_scratch_freep) TokenizerScratch *scratch = NULL;
     (void)state;
     check(&scratch, TOKENIZER_OPEN_CLIP, "a ca\0t", 6, "320 2368");
-    /* Here U+0000 is a word between two others, like other control characters. */
+    /* By the rules of diffusers, U+0000 is a word between two other words, like other control characters. */
     check(&scratch, TOKENIZER_DIFFUSERS, "a ca\0t", 6, "320 1684 444 339");
 }
 
@@ -276,7 +276,7 @@ static void test_hostile(void **state)
         for (int rules = 0; rules < TOKENIZER_N_RULES; rules++) {
             size_t n_bytes;
             _cleanup_free_ char *text = times(parts[i], (1 << 20) / strlen(parts[i]), &n_bytes);
-            if (i == 8) /* one "&amp;amp;amp;...", which shrinks by four characters per round */
+            if (i == 8) /* "&amp;amp;amp;...": each round removes one "amp;" */
                 text[3] = '&';
             uint64_t from = clock_monotonic_usec();
             int n = tokenizer_encode(tokenizers[rules], &scratch, text, n_bytes, ids);

@@ -70,7 +70,7 @@ static void test_marks(void **state)
     assert_int_equal(codes_copy(&codes, text, N_MARKS), 0);
     assert_int_equal(codes_compose(&codes, &scratch), 0);
     assert_int_equal(codes.n, N_MARKS);
-    /* Within a class the order is kept: 301 and 300 alternate, 301 first. */
+    /* Within a class the order is kept: U+0301 and U+0300 alternate, U+0301 first. */
     size_t n_above = 0;
     for (size_t i = 1; i < N_MARKS; i++)
         if (codes.at[i] == 0x300 || codes.at[i] == 0x301)

@@ -39,8 +39,8 @@ static void each_is_decoded(void **state)
     }
 }
 
-/* The hash is that of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. With other versions another hash is not an
- * error, but those machines make other datasets. */
+/* The hash is that of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. With other versions, another hash is not an
+ * error, but machines with such versions make other datasets. */
 static void they_become_what_they_became(void **state)
 {
     (void)state;

@@ -9,8 +9,8 @@
 #define BEFORE "22222222222222222222222222222222"
 #define OTHER "33333333333333333333333333333333"
 
-/* Claims a folder whose identity.json has these values. more: text behind both, as in {"identity": ..., "input":
- * ...MORE}. */
+/* Claims a folder whose identity.json has these values. more: text behind identity and input, as in
+ * {"identity": ..., "input": ...MORE}. */
 static int claim_as(const char *identity, const char *input, const char *more, const char *terms,
                     Error *err)
 {
@@ -54,7 +54,8 @@ static void a_folder_is_ours_or_says_why_not(void **state)
     assert_names(err, "another input");
 }
 
-/* The error names the values that differ if the folder has them, else it says that only hashes are known. */
+/* The error names the values that differ if the folder has them, otherwise the error says that only hashes are
+ * known. */
 static void another_encoding_is_told_by_its_keys(void **state)
 {
     (void)state;

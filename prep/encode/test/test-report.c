@@ -104,7 +104,8 @@ static void a_unit_is_the_sum_of_its_parts(void **state)
     unit_report_clear(&again);
 }
 
-/* Both rows of a key whose members are not adjacent get the same reason; other rows that lack a member keep theirs. */
+/* Both rows of a key whose members are not adjacent get the same reason; other rows that lack a member keep their
+ * reasons. */
 static void halves_are_told_alike(void **state)
 {
     (void)state;
@@ -168,7 +169,8 @@ static void a_line_tells_what_is_left(void **state)
     assert_string_equal(progress_format(&p, &(ProgressPart){0}, p.start_usec, text),
                         "0 samples, 0.0 a second, 0.0 % of the input; left unknown; 0 rejected "
                         "(none); cost 0.00");
-    /* 400 of 1,000 bytes were done before; 100 more in half an hour, and half of a unit of 200. */
+    /* The input has 1,000 bytes: 400 were done before this run, and 100 in half an hour of this run. A unit of 200
+     * bytes is in progress, and is half done. */
     p.bytes = 500;
     p.bytes_before = 400;
     PartReport part = make_part();

@@ -262,8 +262,8 @@ static RawProof proof_of(const char *name, const char *text, size_t n_before, bo
                       hash_bytes(&(Hash[]){first.bytes, second.bytes}, 2 * sizeof(Hash))};
 }
 
-/* One hash covers the names, sizes and offsets of members, the other one the bytes that were read. Each call covers
- * only the sample that was read last. */
+/* One hash covers the names, sizes and offsets of members, the other hash covers the bytes that were read. Each call
+ * covers only the sample that was read last. */
 static void what_samples_are_made_of_is_proven(void **state)
 {
     (void)state;

@@ -192,7 +192,7 @@ static void headers_mean_what_they_say(void **state)
 {
     (void)state;
     Made m = begin();
-    /* Headers with a binary size, with a size that pax corrects, a global header, and a header of unknown type. */
+    /* The tar has headers with a binary size, with a size that pax corrects, for all members, and of unknown type. */
     add(&m, "0.jpg", "P");
     TarHeader *h = last_header(&m, 1);
     memset(h->size, 0, sizeof(h->size));
@@ -253,7 +253,7 @@ static void damage_costs_what_it_touches(void **state)
     write_tar(&m, "0.tar");
     expect(&m, &empty, "0: P|C\n1: P|C\n2: P|C\n3: P|C\n4: truncated\n");
 
-    /* Damage the header of sample 2's caption, then also that of its picture. */
+    /* Damage the header of sample 2's caption, then also the header of its picture. */
     m.tar.n_bytes = whole;
     m.tar.data[ends[3] - 2 * TAR_BLOCK] ^= 1;
     write_tar(&m, "0.tar");
