@@ -10,13 +10,14 @@
 #include <stdint.h>
 
 typedef struct ChunkLayout {
-    int64_t n_elements;     /* of the flat buffer */
-    int64_t chunk_elements; /* a power of two */
+    int64_t n_elements;     /* elements of the flat buffer */
+    int64_t chunk_elements; /* elements per chunk, a power of two */
     int64_t n_chunks;
 } ChunkLayout;
 
 /* Returns a layout that depends only on the model: at most 64 chunks of 2^12 .. 2^22 elements each.
- * If 64 chunks of 2^22 elements do not suffice, the layout has more chunks of that size. */
+ * If 64 chunks of 2^22 elements do not suffice, the layout has more than 64 chunks of 2^22
+ * elements. */
 ChunkLayout chunk_layout(int64_t n_elements);
 int64_t chunk_begin(const ChunkLayout *layout, int64_t chunk);
 int64_t chunk_length(const ChunkLayout *layout, int64_t chunk);

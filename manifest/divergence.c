@@ -11,8 +11,8 @@
 
 static const double SLOWEST = 1.0 / 64; /* the smallest relative change of a level in one step */
 
-/* Returns the level after this step. In the first steps the level moves by a half, a third, a
- * quarter, because it started from a single value. */
+/* Returns the level after this step. In the first steps the level moves faster (by a half, a third,
+ * a quarter), because it started from a single value. */
 static double follow(double level, double value, int64_t n_steps, bool may_rise)
 {
     const double factor = 1 + fmax(SLOWEST, 1.0 / (double)(n_steps + 1));
@@ -40,7 +40,8 @@ static void add(DivergenceTrack *t, int64_t n_steps, int64_t step, double value,
         t->diverges = true;
         return;
     }
-    if (value <= 0) { /* a value <= 0 cannot be divided by, and shows nothing */
+    /* a value <= 0 has no logarithm: the score falls */
+    if (value <= 0) {
         judge(t, step, -1);
         return;
     }
@@ -73,7 +74,8 @@ void divergence_write(const Divergence *d, double loss, double gradient_norm, ch
     *ret = '\0';
     if (d->loss.diverges)
         (void)snprintf(ret, size, "the loss is %.4g, and was %.4g at best", loss, d->loss.lowest);
-    else if (d->norm.diverges) /* no best value: the limit follows the present level */
+    /* the text names no best norm: the norm's limit follows the present level, not the lowest one */
+    else if (d->norm.diverges)
         (void)snprintf(ret, size, "the gradient norm is %.4g, and the loss %.4g", gradient_norm,
                        loss);
 }

@@ -6,7 +6,7 @@
  * with its present level. A score adds up how much the values are too large: log(value / (factor * level)), at most 1
  * per step in either direction, never below 0. Training diverges from when a score reaches DIVERGENCE_ALARM until the
  * score is 0 again. So a single step adds at most a tenth of the alarm, however large its value is. An alarm takes ten
- * steps of values three times the limit, or more steps of lower values.
+ * steps with values of three times the limit, or more steps with lower values.
  *
  * Ownership: a Divergence is a value; {0} is the state before the first step.
  * Units:     steps; losses and norms as they are.
@@ -27,25 +27,26 @@ enum {
     DIVERGENCE_ALARM = 10, /* at this score training diverges */
     /* from this score on, the loss's level no longer rises in the warm-up */
     DIVERGENCE_DOUBT = 2,
-    /* so that recovery is seen within 20 steps after a long divergence */
+    /* the largest score, so that recovery is seen soon even after a long divergence */
     DIVERGENCE_SCORE_MAX = 20,
-    DIVERGENCE_LOSS_FACTOR = 2,  /* the loss's limit is this times its lowest level */
-    DIVERGENCE_NORM_FACTOR = 30, /* the norm's limit is this times its present level */
-    DIVERGENCE_WARM_STEPS =
-        64, /* in the first steps the level still settles: it does not count as the lowest */
+    DIVERGENCE_LOSS_FACTOR = 2,  /* the loss's limit is its lowest level times this factor */
+    DIVERGENCE_NORM_FACTOR = 30, /* the norm's limit is its present level times this factor */
+    /* the number of first steps, in which the level still settles and does not count as the lowest
+     * level */
+    DIVERGENCE_WARM_STEPS = 64,
     DIVERGENCE_TEXT_MAX = 320, /* bytes of divergence_format()'s text, with the final NUL */
 };
 
 typedef struct DivergenceTrack {
-    double level;  /* 0: no value above 0 was added yet */
-    double lowest; /* the lowest level after the warm-up; during the warm-up the present level */
+    double level;  /* the running median; 0: no value above 0 was added yet */
+    double lowest; /* during the warm-up: the present level; later: the lowest level since then */
     double score;
     int64_t since; /* the step at which the score last left 0 */
     bool diverges;
 } DivergenceTrack;
 
 typedef struct Divergence {
-    int64_t n_steps; /* steps added */
+    int64_t n_steps; /* the number of steps that were added */
     DivergenceTrack loss, norm;
 } Divergence;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest-facts.c - how the job, the data and the numerics of a checkpoint differ from others: by
- * keys, where the manifest has the terms, or by hashes, where an older version wrote it. */
+/* manifest-facts.c - describes how the job, the data and the numerics of a checkpoint differ from
+ * those of another job. If the manifest has the terms, the text names the differing keys; if an
+ * older version wrote the manifest, the text has the hashes. */
 #include "manifest/manifest-internal.h"
 
 #include "base/json/json-diff.h"
@@ -13,8 +14,8 @@ size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, cha
     return job_terms_diff(was->job_terms, is->job_terms, text, size);
 }
 
-/* Returns the terms of the data as a flat object, without the hashes, which differ whenever
- * anything else does. */
+/* Returns the terms of the data as a flat object, without the hashes: a hash differs whenever any
+ * other term differs. */
 static json_t *counts_of(const char *terms)
 {
     _cleanup_json_ json_t *json = json_loads(terms, 0, NULL);

@@ -23,7 +23,8 @@ static json_t *crc_json(uint32_t crc)
     return json_string(text);
 }
 
-/* Returns an array with one string for each tensor: its window of maxima, 8 digits each. */
+/* Returns an array with one string for each tensor: the maxima of the tensor's window, with 8
+ * digits for each maximum. */
 static json_t *maxima_json(const Manifest *m)
 {
     json_t *array = json_array();
@@ -64,7 +65,7 @@ static json_t *object_json(const ObjectRecord *o)
     return json;
 }
 
-/* Returns how many objects are listed under "objects". The plans, which are the last object, are not. */
+/* Returns how many objects are listed under "objects". The plans, which are the last object, are not listed there. */
 static size_t n_listed(const Manifest *m)
 {
     const bool has_plans = m->objects[m->n_objects - 1].kind == OBJECT_PLANS;
@@ -131,8 +132,8 @@ static int set_seal(json_t *root)
     return r < 0 ? r : set(root, "hash", json_hash(seal));
 }
 
-/* Asserts the conditions that manifest_parse() checks: it would refuse a manifest that breaks one
- * of them, so no later world could restore from that checkpoint. */
+/* Asserts the conditions that manifest_parse() checks: manifest_parse() would refuse a manifest
+ * that breaks one of these conditions, so no later world could restore from that checkpoint. */
 static void assert_consistent(const Manifest *m)
 {
     assert(m->scalars.step == m->name.step && m->facts.generation == m->name.generation);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.c - reads manifest.json and checks all of its content before anything uses it.
  *
- * After manifest_parse() the manifest has these properties: its hash is that of its content; its objects cover weights,
- * moments and (when active) EMA exactly; its metrics are contiguous from the history's first step up to its own step;
- * its state digest follows from the chunk hashes and the scalars. The restore checks whether the objects' content has
- * the hashes of the manifest.
+ * After manifest_parse() the manifest has these properties: the hash that it records is the hash of its content; its
+ * objects cover weights, moments and (when active) EMA exactly; its metrics are contiguous from the history's first
+ * step up to its own step; its state digest follows from the chunk hashes and the scalars. The restore checks
+ * whether the objects' content has the hashes of the manifest.
  */
 #include "manifest/manifest-internal.h"
 
@@ -13,7 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-#define STEP_MAX INT64_C(9999999999) /* a folder's name has ten digits for the step */
+/* the name of a checkpoint's folder has ten digits for the step */
+#define STEP_MAX INT64_C(9999999999)
 
 /* ---- values ---- */
 
@@ -58,7 +59,7 @@ static void get_count(JsonReader *r, const char *key, int64_t max, int64_t *ret)
     (void)json_get_int(r, key, JSON_REQUIRED, 0, max, ret); /* the reader keeps the error */
 }
 
-/* Allocates as calloc() does. A failure becomes the reader's error. */
+/* Allocates as calloc() does. If memory runs out, that becomes the reader's error. */
 static void *reserve(JsonReader *r, size_t n, size_t size)
 {
     void *p = calloc(n + 1, size);
@@ -147,7 +148,8 @@ static void read_scalars(JsonReader *r, Manifest *m)
     get_count(&o, "loss_scale_steps", INT64_MAX, &s->loss_scale_steps);
     get_count(&o, "n_maxima", MAXIMA_WINDOW, &s->n_maxima);
     get_count(&o, "n_accepted", STEP_MAX, &s->n_accepted);
-    if (o.r == 0 && s->n_maxima > s->n_accepted) /* the window would begin before step 1 */
+    /* a window of n_maxima steps would begin before step 1 */
+    if (o.r == 0 && s->n_maxima > s->n_accepted)
         json_refuse(&o, "n_maxima", "%lld of %lld accepted steps", (long long)s->n_maxima,
                     (long long)s->n_accepted);
     read_maxima(&o, m);
@@ -160,7 +162,7 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     int kind = 0;
     (void)json_get_text(&e, "key", JSON_REQUIRED, o->key, sizeof(o->key)); /* e keeps the error */
     (void)json_get_choice(&e, "kind", JSON_REQUIRED, object_kind_name, OBJECT_PLANS,
-                          &kind); /* the plans have a key of their own, "plans" */
+                          &kind); /* the plans are not in this list, but under the key "plans" */
     get_count(&e, "part", INT64_MAX, &o->part);
     get_count(&e, "first", INT64_MAX, &o->first);
     get_count(&e, "count", INT64_MAX, &o->count);
@@ -190,7 +192,7 @@ static void check_segment(JsonReader *e, const MetricsSegment *s, int64_t expect
                     (long long)s->first, (long long)s->last);
 }
 
-/* Reads one metrics segment. Returns the step after its last one. */
+/* Reads one metrics segment. Returns the step after the segment's last step. */
 static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expected,
                             MetricsSegment *s)
 {
@@ -266,8 +268,8 @@ static void read_committed(JsonReader *r, Manifest *m)
 
 /* ---- do the objects cover the state? ---- */
 
-/* Checks the objects of one set of weights: the config, the index if there are several files, the
- * files. Returns the index of the next record after the set. */
+/* Checks the objects of one set of weights: the config, the index (if there are several weight
+ * files) and the weight files. Returns the index of the next record after the set. */
 static size_t check_set(JsonReader *r, const Manifest *m, size_t at, ObjectKind config)
 {
     const ObjectKind index = config + OBJECT_INDEX - OBJECT_CONFIG;
@@ -342,8 +344,8 @@ static void read_objects(JsonReader *r, Manifest *m)
         check_moments(r, m, at);
 }
 
-/* Reads the record of the plans, which a checkpoint has if its device has plans: the last object,
- * under the key "plans". */
+/* Reads the record of the plans, which is under the key "plans" and becomes the last object. A
+ * checkpoint has plans if its device has plans. */
 static void read_plans(JsonReader *r, Manifest *m)
 {
     JsonReader e = json_get_object(r, "plans", JSON_OPTIONAL);
@@ -381,8 +383,8 @@ static void check_digest(JsonReader *r, const Manifest *m)
                     hash_format(m->digest, recorded_text), hash_format(computed, computed_text));
 }
 
-/* Checks the text against the hash that it contains. That is the only check where no record in etcd
- * holds the hash: after a lost record, and in a listing. */
+/* Checks the text against the hash that it contains. No other check of the text exists where no
+ * record in etcd holds the hash: after the record was lost, and in a listing. */
 static void check_seal(JsonReader *r, const json_t *root)
 {
     Hash recorded = {0}, computed;
@@ -463,7 +465,8 @@ int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifes
     int r = json_parse_bounded(source, text, n_bytes, MANIFEST_VALUES_MAX, &root, err);
     if (r == 0)
         r = parse_root(source, root, m, err);
-    if (r == -EINVAL) /* json.h's code for a bad text; here a damaged checkpoint */
+    /* json.h returns -EINVAL for a bad text; here the text is a damaged checkpoint */
+    if (r == -EINVAL)
         r = err->code = -EBADMSG;
     if (r < 0)
         return r;

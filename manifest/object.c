@@ -127,7 +127,8 @@ int object_owner(const ObjectTable *table, const ObjectRecord *record, int world
     switch (record->kind) {
     case OBJECT_WEIGHTS:
         return (int)(record->part % world_size);
-    case OBJECT_EMA_WEIGHTS: /* numbered on after the weight files, so that ranks share the work */
+    /* the numbering continues after the weight files, so that the ranks share the work */
+    case OBJECT_EMA_WEIGHTS:
         return (int)((table->n_files + record->part) % world_size);
     case OBJECT_MOMENTS:
         return chunk_owner(record->part, world_size);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* object.h - the objects of a checkpoint, and which rank writes which of them.
  *
- * The table of objects is a function of (parameters, chunks, size of weight files, EMA active or
- * not, plans or not). All ranks compute the same table, each fills in what it wrote, and the manifest lists it.
+ * The table of objects is a function of these: the parameters, the chunks, the size of weight files, whether the EMA is
+ * active, and whether there are plans. All ranks compute the same table, each rank fills in the records of the objects
+ * that it wrote, and the manifest lists the records.
  *
  * Ownership: object_table_new() fills a table that object_table_clear() empties.
  * Units:     first and count are elements of the flat parameter buffer; bytes are bytes.
@@ -36,13 +37,15 @@ extern const char *const object_kind_name[OBJECT_KINDS];
 
 typedef struct ObjectRecord {
     ObjectKind kind;
-    int64_t part;             /* number of the weight file or of the moments' chunk, else 0 */
-    char key[OBJECT_KEY_MAX]; /* inside the checkpoint's folder */
-    int64_t first, count;     /* the flat range of weights and moments, else 0, 0 */
+    int64_t part; /* number of the weight file, or of the chunk of the moments; else 0 */
+    char key[OBJECT_KEY_MAX]; /* key of the object inside the checkpoint's folder */
+    /* the object's range of the flat buffer, for weights and moments; else 0, 0 */
+    int64_t first, count;
     uint64_t n_bytes;
     Hash hash;
     uint32_t crc; /* CRC-32C */
-    /* hash of a weight file's bytes before its data; reads of ranges verify those bytes by it */
+    /* hash of the bytes of a weight file that precede its data; a read of a range verifies those
+     * bytes by this hash */
     Hash header;
 } ObjectRecord;
 
@@ -54,10 +57,10 @@ static inline bool object_has_header(ObjectKind kind)
 typedef struct ObjectTable {
     ObjectRecord *records;
     size_t n_records;
-    int64_t n_files; /* weight files of one set */
+    int64_t n_files; /* the number of weight files of one set */
 } ObjectTable;
 
-/* Makes the table. A weight file ends before the tensor with which it would exceed weight_file_bytes. */
+/* Makes the table. A weight file ends before the tensor that would make it larger than weight_file_bytes. */
 int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
 /* Adds the record of the plans. Call it once, for a checkpoint of a device that has plans. */

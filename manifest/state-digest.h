@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state-digest.h - the numbers of a training state that are not tensors, and the digest of the whole state.
  *
- * Ownership: TrainScalars borrows maxima, unless its holder says otherwise.
+ * Ownership: TrainScalars borrows maxima, unless the struct that contains it says otherwise.
  * Units:     steps, samples.
  * Errors:    none.
  */
@@ -13,14 +13,15 @@
 enum { MAXIMA_WINDOW = 16 };
 
 typedef struct TrainScalars {
-    int64_t step;     /* steps that are done */
+    int64_t step;     /* the number of completed steps */
     int64_t position; /* samples consumed = step * global_batch */
-    int64_t adam_t;   /* updates that were not skipped */
+    int64_t adam_t;   /* the number of updates that were not skipped */
     double loss_scale;
     int64_t loss_scale_steps;
-    int64_t n_maxima;   /* accepted steps in the window, at most MAXIMA_WINDOW */
-    uint32_t *maxima;   /* [tensors][MAXIMA_WINDOW] bit patterns of max |g|; the newest is at index
-                           (n_accepted - 1) mod MAXIMA_WINDOW */
+    int64_t n_maxima; /* accepted steps in the window, at most MAXIMA_WINDOW */
+    /* [tensors][MAXIMA_WINDOW] bit patterns of max |g|; those of the newest step are at index
+     * (n_accepted - 1) mod MAXIMA_WINDOW */
+    uint32_t *maxima;
     int64_t n_accepted; /* accepted steps since step 1 */
 } TrainScalars;
 

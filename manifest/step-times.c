@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* USEC_MAX is the largest time of an entry: 30 years, 15 digits. Both limits are such that no sum
- * or product in this file overflows. */
+/* USEC_MAX is the largest time of an entry: 30 years, 15 digits. USEC_MAX and STEPS_MAX are so
+ * small that no sum or product in this file overflows. */
 #define USEC_MAX UINT64_C(999999999999999)
 #define STEPS_MAX (INT64_C(1) << 56)
 
@@ -72,7 +72,7 @@ int step_times_parse(const char *text, StepTimes *ret)
         int used = 0;
         text += end;
         if (sscanf(text, " %15" SCNu64 "%n", &t.usec[i], &used) != 1 ||
-            t.usec[i] > USEC_MAX) /* sscanf() accepts a minus sign, which gives a huge value */
+            t.usec[i] > USEC_MAX) /* sscanf() accepts a minus sign, and then gives a huge value */
             return -EBADMSG;
         end = used;
     }

@@ -3,8 +3,8 @@
  *
  * Measured times differ from run to run. So they must not be part of the state, whose digest must be the same in all
  * runs, nor of the metrics lines, which are compared and merged line by line. The manifest, which differs in each save
- * anyway, keeps them. There they follow the committed history: a restore continues with the times of the steps that it
- * restores, and drops the times of steps that were rolled back.
+ * anyway, keeps the times. There the times follow the committed history: a restore continues with the times of the
+ * steps that it restores, and drops the times of steps that were rolled back.
  *
  * Ownership: a StepTimes is a value; {0} has no step.
  * Units:     *_usec and usec are microseconds, *_sec seconds.
@@ -17,19 +17,21 @@
 #include <stdint.h>
 
 enum {
-    STEP_TIMES_MAX = 128, /* entries; when all are used, pairs are merged */
+    /* the largest number of entries; when all are used, each two neighbours are merged */
+    STEP_TIMES_MAX = 128,
     STEP_TIMES_TEXT_MAX = 64 + 17 * STEP_TIMES_MAX,
 };
 
 typedef struct StepTimes {
     int64_t first, n_steps; /* the first step, and the number of steps from it on */
-    int64_t width;          /* steps that an entry covers; the last entry may cover fewer */
+    int64_t width; /* the number of steps that an entry covers; the last entry may cover fewer */
     uint64_t usec[STEP_TIMES_MAX];
 } StepTimes;
 
-/* Adds the time of a step. A step that does not follow the last one starts a new series. */
+/* Adds the time of a step. A step that does not follow the last step starts a new series. */
 void step_times_add(StepTimes *t, int64_t step, uint64_t usec);
-/* Returns the mean time of the steps in the given step's entry, or NAN if it is not known. */
+/* Returns the mean time of the steps in the entry of the given step, or NAN if no entry covers the
+ * step. */
 double step_times_sec(const StepTimes *t, int64_t step);
 /* Writes the text that a manifest keeps: "" if there is no step. */
 void step_times_format(const StepTimes *t, char ret[STEP_TIMES_TEXT_MAX]);

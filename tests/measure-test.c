@@ -3,10 +3,10 @@
  *
  *   measure-test NAME COMMAND [ARGUMENT...]
  *
- * With SDTRAIN_TEST_TIMES=FILE one line is appended to FILE: name, wall seconds, seconds of the processor in user mode,
- * seconds in the kernel. They include processes that the test waited for, and exclude servers that outlive the test.
- * The exit status is the test's. The test finds the process id of ctest in SDTRAIN_CTEST_PID.
- * Without the variable the program becomes the test: nothing stands between ctest and the test.
+ * With SDTRAIN_TEST_TIMES=FILE one line is appended to FILE: name, wall seconds, seconds of the processor in user
+ * mode, seconds in the kernel. The processor times include processes that the test waited for, and exclude servers
+ * that outlive the test. The exit status is the test's. The test finds the process id of ctest in SDTRAIN_CTEST_PID.
+ * Without SDTRAIN_TEST_TIMES, measure-test replaces itself by the test with execvp().
  */
 #include <errno.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static int become(char **command)
     return 127;
 }
 
-/* One write: tests that end at once do not mix their lines. */
+/* The line is written by one write(), so tests that end at the same time do not mix their lines. */
 static void append_line(const char *path, const char *name, double wall, const struct rusage *used)
 {
     FILE *file = fopen(path, "ae");
@@ -68,7 +68,7 @@ int main(int n, char **words)
     }
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG,
-                    SIGKILL); /* ctest ends a test that has run out of time by its measure-test */
+                    SIGKILL); /* when a test has run out of time, ctest kills only measure-test */
         return become(words + 2);
     }
     int status = 0;
@@ -77,7 +77,7 @@ int main(int n, char **words)
         if (errno != EINTR)
             return 127;
     append_line(path, words[1], now() - began, &used);
-    if (WIFSIGNALED(status)) { /* ctest reports the signal, as it would of the test */
+    if (WIFSIGNALED(status)) { /* ends by the test's signal, so that ctest reports that signal */
         const struct rlimit none = {0, 0};
         (void)setrlimit(RLIMIT_CORE, &none);
         (void)signal(WTERMSIG(status), SIG_DFL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-manifest.c - parses any bytes as manifest.json: each input is refused with an error text, or
- * writing and reading it again gives the same manifest. */
+ * gives a manifest that is the same after it was written and read again. */
 #include "manifest/manifest-internal.h"
 
 #include <string.h>
@@ -15,8 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     _cleanup_free_ char *sealed = NULL;
     Hash seal;
     char hash[HASH_TEXT_BYTES];
+    /* without a valid hash, the reader would refuse every input */
     if (json_parse("fuzz", (const char *)data, n_bytes, &root, &err) == 0 &&
-        manifest_seal(root, &seal) == 0 && /* without a valid hash, no input would get further */
+        manifest_seal(root, &seal) == 0 &&
         json_object_set_new(root, "hash", json_string(hash_format(seal, hash))) == 0)
         sealed = json_dumps(root, 0);
     const char *text_in = sealed ? sealed : (const char *)data;

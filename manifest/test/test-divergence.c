@@ -37,7 +37,7 @@ static void read_curve(const char *name, Curve *ret)
     (void)fclose(file); /* the file was only read */
 }
 
-/* Returns the first step at which divergence is found, or 0 if it never is. */
+/* Returns the first step at which divergence is found, or 0 if none is found. */
 static int64_t first_found(const Curve *curve, Divergence *ret)
 {
     int64_t first = 0;
@@ -66,7 +66,8 @@ static void curves_of_real_jobs(_unused_ void **state)
         print_message("%s: %d steps, found at step %lld\n", entry->d_name, curve.n,
                       (long long)found);
         assert_int_equal(found > 0, !well);
-        if (strcmp(entry->d_name, "bad-creeps.txt") == 0) /* the model is useless by then */
+        /* at these steps the model of this curve is already useless */
+        if (strcmp(entry->d_name, "bad-creeps.txt") == 0)
             assert_true(found > 220 && found < 260 && diverges(&d));
         n_well += well;
         n_bad += !well;
@@ -83,8 +84,9 @@ static double normal(uint64_t seed, int64_t step)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-/* Adds steps of a job whose loss and norm fall for 2000 steps and then stay, under noise of
- * standard deviation sigma in the logarithm, and asserts that no divergence is found. */
+/* Adds the steps of a job whose loss and norm fall for 2000 steps and then stay the same, and
+ * asserts that no divergence is found. The logarithms of loss and norm have noise with the standard
+ * deviation sigma. */
 static void healthy(Divergence *d, uint64_t seed, double sigma, int64_t from, int64_t to)
 {
     for (int64_t step = from; step <= to; step++) {
@@ -99,7 +101,8 @@ static void noise_is_no_divergence(_unused_ void **state)
 {
     for (uint64_t seed = 0; seed < 40; seed += 2) {
         Divergence d = {0};
-        healthy(&d, seed, 0.1 + 0.02 * (double)seed, 1, 20000); /* sigma up to a factor of 2.4 */
+        /* the largest sigma, 0.86, is a factor of 2.4 */
+        healthy(&d, seed, 0.1 + 0.02 * (double)seed, 1, 20000);
     }
 }
 
@@ -129,7 +132,7 @@ static void an_explosion_takes_ten_steps(_unused_ void **state)
         divergence_add(&d, begin + 9, 92.7, 0.5);
         assert_true(diverges(&d));
         assert_int_equal(divergence_since(&d), begin);
-        assert_true(d.loss.lowest < 1.6);   /* the level did not follow the explosion */
+        assert_true(d.loss.lowest < 1.6);   /* the lowest level did not rise with the explosion */
         for (int64_t i = 10; i < 2000; i++) /* divergence is still found after 2000 steps */
             divergence_add(&d, begin + i, 92.7, 0.5);
         assert_true(diverges(&d));
@@ -141,7 +144,8 @@ static void a_slow_rise_is_found(_unused_ void **state)
     Divergence d = {0};
     int64_t step = 3000;
     healthy(&d, 5, 0.3, 1, step);
-    for (double level = 0.1; !diverges(&d); level *= 1.0005) { /* factor 2 in 1,386 steps */
+    /* the level doubles in 1,386 steps */
+    for (double level = 0.1; !diverges(&d); level *= 1.0005) {
         step++;
         assert_true(level < 0.3);
         divergence_add(&d, step, level * exp(0.3 * normal(5, step)), 0.1);
@@ -159,7 +163,7 @@ static void an_exploding_norm_is_found_and_got_used_to(_unused_ void **state)
     assert_int_equal(divergence_since(&d), 1001);
     for (int64_t i = 10; i < 600; i++)
         divergence_add(&d, 1001 + i, 0.1, 500);
-    /* the loss is well: a steady higher norm is not divergence */
+    /* the loss is healthy: a norm that stays at a higher level is not divergence */
     assert_false(diverges(&d));
 }
 
@@ -204,11 +208,12 @@ static void zeros_are_nothing(_unused_ void **state)
     healthy(&d, 13, 0.1, 201, 400);
     for (int64_t step = 401; step <= 800; step++)
         divergence_add(&d, step, 0, 0);
-    healthy(&d, 13, 0.1, 801, 1000); /* the zeros did not become the lowest level */
+    /* finds no divergence, because the zeros did not become the lowest level */
+    healthy(&d, 13, 0.1, 801, 1000);
 }
 
-/* A job that is restarted after every step, from the state in its checkpoint, judges as a job
- * without restarts. */
+/* A job that restarts from its checkpoint's state after every step finds divergence at the same
+ * steps as a job without restarts. */
 static void a_restart_changes_nothing(_unused_ void **state)
 {
     static Curve curve;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is described by
- * keys and values. If a version wrote only hashes, it is described by its hashes. */
+ * the differing keys and values. If an older version wrote only hashes to its manifest, it is
+ * described by these hashes. */
 #include "manifest/manifest-internal.h"
 
 #include "base/file.h"
@@ -15,8 +16,8 @@
     "{\"data\":{\"streams\":[{\"index\":\"" index "\",\"samples\":" samples ",\"shards\":5}]}}"
 #define DATA DATA_OF("ab", "96")
 
-/* Returns the kept manifest of an older version, with the given terms added. NULL: without these
- * terms. */
+/* Returns the kept manifest of an older version, with the given terms of the job and the data
+ * added; NULL adds no terms. */
 static Manifest *manifest_with(const char *job, const char *data)
 {
     const char *tree = getenv("SDTRAIN_SOURCE");
@@ -76,7 +77,8 @@ static void keys_and_values_are_told(void **state)
     other.dataset_digest.low++;
     assert_differs(m, &other,
                    ": its dataset digest is another one: data.streams[0].samples was 96, is 95");
-    set_terms(&other, JOB, DATA_OF("cd", "96")); /* as many samples, but other ones */
+    /* the same number of samples, but different samples */
+    set_terms(&other, JOB, DATA_OF("cd", "96"));
     assert_differs(
         m, &other,
         ": its dataset digest is another one: data.streams[0].index was \"ab\", is \"cd\"");

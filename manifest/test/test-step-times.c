@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-step-times.c - times of steps: stored in few entries, kept through a restart; malformed
- * texts are refused. */
+/* test-step-times.c - the times of steps are stored in few entries and kept through a restart, and
+ * malformed texts are refused. */
 #include "base/test/testing.h"
 
 #include "base/macro.h"

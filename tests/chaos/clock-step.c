@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock-step.c - preloaded into a program, it shifts the program's realtime clock by the number of
- * seconds in the file that CHAOS_CLOCK names. The file is read at each reading of the clock. The
- * kernel has no namespace for this clock. */
+/* clock-step.c - a library to preload into a program. It shifts the program's realtime clock by the
+ * number of seconds in the file that CHAOS_CLOCK names. The file is read at each reading of the
+ * clock. The kernel has no namespace for this clock. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -3,14 +3,15 @@
  *
  *     check-history [--cluster NAME] [--settled] FILE...
  *
- * --settled: nothing was in progress at the end, so that open incidents and leftover records are breaches.
- * Exits with 0: nothing is broken, 1: something is, 2: a file cannot be read, 3: a history is not complete. */
+ * --settled: nothing was in progress at the end, so that open incidents and leftover records are breaches. Exit
+ * status: 0: no invariant is broken, 1: an invariant is broken, 2: a file cannot be read, 3: a history is not
+ * complete. */
 #include "tests/history/history-file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_MAX = 50 }; /* the most breaches printed for one file */
+enum { TOLD_MAX = 50 }; /* the largest number of breaches that are printed for one file */
 
 typedef struct Told {
     const char *file;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-commits.c - see history.h: a commit is of the present world, is newer than the last one,
- * and is never lost. */
+/* history-commits.c - see history.h: a commit is of the present world, is newer than the last
+ * commit, and is never lost. */
 #include "tests/history/history-internal.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static bool is_by_request(const HistoryChecker *h, const Entry *e)
     return false;
 }
 
-/* Checks that the record still has all earlier commits, except the oldest ones if the record is full. */
+/* Checks that the record still has all earlier commits, except the oldest commits if the record is full. */
 static void judge_kept(HistoryChecker *h, const Entry *e, const CheckpointsRecord *old,
                        const CheckpointsRecord *record)
 {
@@ -49,8 +49,8 @@ static void judge_kept(HistoryChecker *h, const Entry *e, const CheckpointsRecor
     }
 }
 
-/* Checks new commits. A world that searches the checkpoint folder may commit everything that it
- * finds: also checkpoints of older generations, and several at once. */
+/* Checks new commits. A world that searches the checkpoint folder may commit all checkpoints that
+ * it finds, several at once and also those of older generations. */
 static void judge_new(HistoryChecker *h, const Entry *e, const CheckpointsRecord *old,
                       const CheckpointsRecord *record)
 {

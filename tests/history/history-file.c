@@ -81,8 +81,8 @@ static char *decode_base64(const char *text, size_t *ret_n)
     return bytes;
 }
 
-/* Takes the cluster's name from the first key, if it is not known yet, and makes the checker. Keys
- * of other clusters are ignored later. */
+/* Takes the cluster's name from the first key, if the name is not known yet, and makes the checker.
+ * Keys of other clusters are ignored later. */
 static void find_cluster(Reader *reader, const char *key)
 {
     static const char root[] = "/sdtrain/";
@@ -161,7 +161,7 @@ static int read_answer(Reader *reader, json_t *line, Error *err)
     if (cluster_id && reader->cluster_id && cluster_id != reader->cluster_id)
         return error_set(err, -ESTALE, "etcd has another cluster id: it was restored");
     reader->cluster_id =
-        cluster_id ? cluster_id : reader->cluster_id; /* the lines of etcdctl have none */
+        cluster_id ? cluster_id : reader->cluster_id; /* the lines of etcdctl have no cluster id */
     json_array_foreach (events, i, event) {
         int r = read_event(reader, event, err);
         if (r < 0)

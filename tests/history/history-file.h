@@ -6,10 +6,11 @@
  * A line is one answer of the watch: {"Header": {...}, "Events": [{"type": 1, "kv": {...}}]}. tests/system/history.py
  * records such files, and adds a line at the end: {"history": "complete"}, or {"history": "broken", "why": "..."}.
  *
- * Ownership: *ret_checker is the caller's, also on failure, when it contains what could be read; NULL: nothing.
+ * Ownership: *ret_checker is the caller's, also on failure, when it contains the changes that could be read; NULL: no
+ *            change could be read.
  * Units:     revisions.
- * Errors:    -EINVAL with "<file>:<line>: <what is wrong>"; -ESTALE: etcd no longer had the history (compacted), or
- *            had another one (restored): the file ends there.
+ * Errors:    -EINVAL with "<file>:<line>: <what is wrong>"; -ESTALE: etcd no longer had the history (compacted), or had
+ *            another history (restored): the file ends there.
  * Threads:   any.
  */
 #pragma once
@@ -22,10 +23,11 @@ enum { HISTORY_LINE_MAX = 64 << 20 };
 
 typedef enum HistoryEnd {
     HISTORY_OPEN,     /* no line says whether the history is complete */
-    HISTORY_COMPLETE, /* the recorder saw everything up to the end */
+    HISTORY_COMPLETE, /* the recorder received all changes up to its end */
 } HistoryEnd;
 
-/* Checks a file. cluster NULL: use the first key's cluster. name is for errors. */
+/* Checks a file. If cluster is NULL, the cluster is that of the first key. name is the file's name
+ * for errors. */
 int history_file_check(FILE *file, const char *name, const char *cluster, HistoryHandler handler,
                        void *userdata, HistoryChecker **ret_checker, HistoryEnd *ret_end,
                        Error *err);

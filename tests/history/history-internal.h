@@ -23,28 +23,31 @@ typedef struct KeptValue { /* record NULL: the key is not there, or its value ca
     bool by_hand;
 } KeptValue;
 
-struct Entry { /* one key, kept after its removal */
+struct Entry { /* the checker's data on one key; kept after the key is removed */
     char *key;
     const char *name; /* the part of key after the kind */
     KeyKind kind;
-    HistoryJob *job;                                /* the job of the key; NULL: none */
-    int64_t generation;                             /* of ranks and rendezvous keys */
-    const char *node;                               /* of ranks keys; points into key */
-    Entry *in_bucket, *older_report, *newer_report; /* a list of the job's existing reports */
-    KeptValue before, after; /* the transaction; equal if the key is unchanged */
+    HistoryJob *job;    /* the job of the key; NULL: none */
+    int64_t generation; /* the generation in a ranks or rendezvous key */
+    const char *node;   /* the node in a ranks key; points into key */
+    /* links: of a hash bucket, and of the list of the job's existing reports */
+    Entry *in_bucket, *older_report, *newer_report;
+    /* the value before and after the transaction; equal if the key is unchanged */
+    KeptValue before, after;
     bool changes;
-    bool touched; /* changed by hand; for a job's record: since its submission */
+    /* the key was changed by hand; a job's record: changed by hand since the submission */
+    bool touched;
 };
 
 typedef struct BookedWorld {
-    int64_t revision, generation, first_step; /* first_step 0: not reported yet */
+    int64_t revision, generation, first_step; /* first_step 0: no first step was reported yet */
     WorldRun *runs;
     size_t n_runs;
 } BookedWorld;
 
 struct HistoryJob {
     Entry *spec, *desired, *world, *phase, *checkpoints, *progress;
-    Entry *reports; /* newest first */
+    Entry *reports; /* list of the job's existing reports, newest first */
     char submission[SUBMISSION_BYTES];
     int64_t generation;                    /* the highest generation of this submission */
     int64_t serial;                        /* serial of the job's phase */
@@ -69,8 +72,8 @@ struct HistoryChecker {
     char gone[BOOKED_GONE_MAX][SUBMISSION_BYTES];
     uint64_t n_gone;
     int64_t revision; /* revision of the transaction that is being checked */
-    /* Called for each transaction after all of it is checked, before `after` becomes `before`. May
-     * be NULL. */
+    /* Is called for each transaction after all its changes are checked, before each entry's `after`
+     * becomes `before`. May be NULL. */
     void (*witness)(HistoryChecker *h);
 };
 

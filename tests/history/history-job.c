@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-job.c - see history.h: specs, desired, worlds and phases of a job, and the books about it. */
+/* history-job.c - see history.h: checks the specs, desired states, worlds and phases of a job, and keeps the books of
+ * the job. */
 #include "tests/history/history-internal.h"
 
 #include "base/json/json.h"
@@ -15,7 +16,8 @@ static bool is_gone(const HistoryChecker *h, const char *submission)
     return false;
 }
 
-/* Returns whether both are known and differ. Records of early versions have no submission. */
+/* Returns whether both submissions are known and differ. Records of early versions have no
+ * submission. */
 static bool is_other(const char *a, const char *b) { return a[0] && b[0] && strcmp(a, b) != 0; }
 
 /* Checks that a record is not of a job that was removed, nor of an earlier job with the same name. */
@@ -69,9 +71,9 @@ static void judge_cordons(HistoryChecker *h, const Entry *e, const PhaseRecord *
     const NodeRecord *machine = entry_after(node);
     Breach b;
     if (!machine || machine->incarnation != run->incarnation)
-        return; /* the node may be another machine; the one of the run may be gone */
-    /* The world must obey a cordon that the leader knew when it decided. A later one will be obeyed
-     * in the next world. */
+        return; /* the node may be another machine by now, and the machine of the run may be gone */
+    /* The world must obey a cordon that the leader knew when it decided. The next world obeys a
+     * later cordon. */
     bool known = cordon && !cordon->touched &&
                  (cordon->changes || cordon->after.revision <= phase->tried_revision);
     if (known && !rule_run_is_open(e->name, world, run->node, machine->machine_id,
@@ -148,7 +150,7 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         return;
     judge_submission(h, e, world->submission);
     h->counts.n_worlds++;
-    /* a key touched by hand may be unknown to its reader */
+    /* a leader may not know a record that was changed by hand */
     bool unknown = e->touched && e->job->phase->touched;
     if (!unknown && !rule_world_follows(e->name, world, e->job->generation, &b))
         history_broken(h, e, &b);
@@ -166,7 +168,8 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         judge_cordons(h, e, phase, &world->runs[i]);
     const Entry *incident =
         world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
-    if (!e->job->touched && /* otherwise an old pause may have been put back by hand */
+    /* if the job was changed by hand, an old pause may have been put back */
+    if (!e->job->touched &&
         !rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
         history_broken(h, e, &b);
 }
@@ -203,7 +206,7 @@ static void judge_success(HistoryChecker *h, const Entry *e)
                        (long long)(latest ? latest->step : 0), (long long)e->job->steps);
 }
 
-/* Returns the new incident that ends the job's world; NULL if there is none. */
+/* Returns the new incident that ends the job's world; NULL if there is no new incident. */
 static const IncidentRecord *find_new_incident(const HistoryChecker *h, const HistoryJob *job)
 {
     for (size_t i = 0; i < h->n_changed; i++) {
@@ -270,7 +273,7 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
     if (!rule_phase_keeps_submission(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (old && is_other(old->submission, phase->submission))
-        old = NULL; /* the record of another job, reported by judge_spec() */
+        old = NULL; /* the old record is of another job; judge_spec() reports that */
     if (!rule_phase_follows(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (!rule_phase_is_newer(e->name, e->job->serial, phase, &b))
@@ -352,7 +355,8 @@ static void book_phase(HistoryJob *job, const PhaseRecord *phase)
         job->went = MAX(job->went, phase->generation);
 }
 
-/* Records a change by hand. A world is booked whoever wrote it, because the daemons obey it. */
+/* Records a change by hand. A world is booked whoever wrote it, because the daemons obey every
+ * world's record. */
 void history_book_hand(Entry *e)
 {
     e->touched = true;

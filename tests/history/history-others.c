@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-others.c - see history.h: incidents, their alerts, cordons, and the state at the end of
- * the history. */
+/* history-others.c - see history.h: checks incidents, their alerts, cordons, and the state at the
+ * end of the history. */
 #include "tests/history/history-internal.h"
 
 #include "cluster/cordon.h"
@@ -34,7 +34,7 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
     if (!phase || !job->phase->changes || job->touched || (cordon && cordon->touched))
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
-        return; /* the cordon was removed just then */
+        return; /* the cordon was removed after the leader had decided */
     if (!rule_incident_is_blamed(incident, entry_after(cordon), &b))
         history_broken(h, e, &b);
     if (cordon && cordon->changes &&
@@ -73,8 +73,8 @@ static const Delivery *find_delivery(const AlertRecord *alert, const char *sink)
     return NULL;
 }
 
-/* Checks that a sink is notified of an incident's end only once it is over, and of the incident not again after
- * that. */
+/* Checks that a sink is notified of an incident's end only when the incident is over, and that the sink is not notified
+ * of the incident again after that. */
 void history_judge_alert(HistoryChecker *h, const Entry *e)
 {
     const AlertRecord *old = entry_before(e), *alert = entry_after(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-ranks.c - see history.h: the nodes' reports of their ranks. */
+/* history-ranks.c - see history.h: checks the nodes' reports of their ranks. */
 #include "tests/history/history-internal.h"
 
 #include "cluster/cordon.h"
@@ -98,7 +98,8 @@ static bool lives(const RanksRecord *ranks, const NodeRecord *node)
     return false;
 }
 
-/* Finds a later report of the node, of a newer world, which says that all earlier ranks are dead. */
+/* Returns the node's report on a newer world in which the node says that all earlier ranks are dead; NULL: there is no
+ * such report. */
 static const RanksRecord *find_killed(const Entry *e, const RanksRecord *ranks)
 {
     for (const Entry *r = e->job->reports; r; r = r->older_report) {
@@ -134,7 +135,8 @@ void history_judge_ranks(HistoryChecker *h, const Entry *e)
                            ranks->ranks[i].rank, (long long)ranks->generation);
     const RanksRecord *killed = find_killed(e, ranks);
     const NodeRecord *node = entry_after(history_find(h, KEY_NODES, e->node));
-    if (killed && node && lives(ranks, node)) /* after a restart it has reported its lost slots */
+    /* lives() leaves out ranks on slots that the restarted node reported as lost */
+    if (killed && node && lives(ranks, node))
         HISTORY_BROKEN(h, e, "I3",
                        "ranks of generation %lld live on %s, which has told in "
                        "generation %lld that they are dead",

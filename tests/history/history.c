@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - see history.h: the table of keys, transactions, and which rules apply to which change.
+/* history.c - see history.h: contains the table of keys, decodes transactions, and applies to each change the rules for
+ * it.
  *
- * A transaction is first decoded completely, beside the values from before; then each changed record is checked with
- * both values; then the new values replace the old ones. */
+ * A transaction is first decoded completely, while the old values are kept; then each changed record is checked with
+ * its old and its new value; then the new values replace the old values. */
 #include "tests/history/history-internal.h"
 
 #include "base/memory.h"
@@ -183,8 +184,8 @@ static int attach_job(HistoryChecker *h, Entry *e)
     return r;
 }
 
-/* Returns the entry of a key of the cluster; NULL, after a report to the handler, if no record has
- * such a key. */
+/* Returns the entry of a key of the cluster. If no record has such a key, reports that to the
+ * handler and returns NULL. */
 static Entry *entry_for(HistoryChecker *h, const char *key)
 {
     Entry *e = look_up(h, key);
@@ -358,7 +359,7 @@ HistoryChecker *history_checker_new(const char *cluster, HistoryHandler handler,
 {
     HistoryChecker *h = memory_new(HistoryChecker);
     *h = (HistoryChecker){.handler = handler, .userdata = userdata, .n_buckets = 64};
-    (void)key_prefix(cluster, -1, h->prefix); /* returns its buffer */
+    (void)key_prefix(cluster, -1, h->prefix); /* always returns its buffer */
     h->buckets = memory_zeroed(h->n_buckets, sizeof(*h->buckets));
     return h;
 }

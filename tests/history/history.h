@@ -28,8 +28,9 @@ typedef struct HistoryChange {
     const char *key;   /* "/sdtrain/<cluster>/<kind>/<...>" */
     const char *value; /* NULL: the key was removed */
     size_t n_value;
-    int64_t lease;   /* 0: no lease */
-    int64_t version; /* number of writes since the key was created: shows gaps in the history */
+    int64_t lease; /* 0: no lease */
+    /* number of writes since the key was created; by it the checker finds gaps in the history */
+    int64_t version;
     bool by_hand;
 } HistoryChange;
 
@@ -42,7 +43,7 @@ HistoryChecker *history_checker_new(const char *cluster, HistoryHandler handler,
 HistoryChecker *history_checker_free(HistoryChecker *h);
 DEFINE_CLEANUP(HistoryChecker, history_checker_free)
 
-/* Checks all changes of one revision. Returns -EINVAL if the revision is not newer than the last one. */
+/* Checks all changes of one revision. Returns -EINVAL if the revision is not newer than the last checked revision. */
 int history_checker_apply(HistoryChecker *h, int64_t revision, const HistoryChange *changes,
                           size_t n_changes, Error *err);
 /* Checks the final state, when no further change follows. */

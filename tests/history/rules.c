@@ -75,7 +75,7 @@ bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret)
         return breach_say(ret, "I6", "world %lld of %s has %d slots for %d ranks",
                           (long long)world->generation, job, size, world->size);
     /* The search in slots_on() is for worlds of few runs: a world of thousands of nodes has one run
-     * for each node, sorted by node. */
+     * for each node, and the runs are sorted by node. */
     for (size_t i = 1; i < world->n_runs; i++) {
         const WorldRun *run = &world->runs[i];
         bool sorted = strcmp(world->runs[i - 1].node, run->node) < 0;
@@ -281,7 +281,7 @@ static bool is_quarantined(const CordonRecord *record, const char *machine_id)
     return at >= 0 && record->causes[at].mode == CORDON_QUARANTINE;
 }
 
-/* Strikes under another name of the machine are in another record, so this rule does not see them. */
+/* Strikes that a machine got under another node name are in another record, so this rule does not see them. */
 bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
                                const CordonRecord *after, Breach *ret)
 {

@@ -25,33 +25,35 @@ bool breach_say(Breach *ret, const char *invariant, const char *format, ...) _pr
 /* ---- failures ---- */
 
 /* I7: a generation that ended without progress is counted among the K failures, except if another
- * rule bounds its cause. One such exception: a commit is struck out while another commit still
+ * rule bounds its cause. Another exception: a commit is struck out while another commit still
  * counts. incident: the new incident that ends the world. */
 bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
                              const IncidentRecord *incident, const CheckpointsRecord *before,
                              const CheckpointsRecord *after, Breach *ret);
-/* Returns true if a commit that counted was struck out, and another one still counts. NULL: there
- * is no such record. */
+/* Returns true if a commit that counted was struck out, and another commit still counts. before or
+ * after is NULL if there is no record. */
 bool commits_go_back(const CheckpointsRecord *before, const CheckpointsRecord *after);
 
 /* ---- worlds ---- */
 
-/* I2: a new world has a higher generation than newest, the job's highest generation before. */
+/* I2: a new world has a higher generation than `newest`, which was the job's highest generation
+ * before. */
 bool rule_world_follows(const char *job, const WorldRecord *world, int64_t newest, Breach *ret);
-/* I2: a world has a phase of its generation. phase: the one after the transaction; NULL: none. */
+/* I2: a world has a phase of its generation. phase: the phase after the transaction; NULL: none. */
 bool rule_world_has_phase(const char *job, const WorldRecord *world, const PhaseRecord *phase,
                           Breach *ret);
-/* I4: a world resumes from latest, the newest commit that counts after the transaction; NULL: none. */
+/* I4: a world resumes from `latest`, the newest commit that counts after the transaction; NULL: no commit counts. */
 bool rule_world_resumes(const char *job, const WorldRecord *world, const CheckpointCommit *latest,
                         Breach *ret);
-/* I5: the node's cordon does not exclude the machine with mode `least` or a stricter one. cordon
- * NULL: there is none. */
+/* I5: the node's cordon does not exclude the machine with the mode `least` or a stricter mode.
+ * cordon NULL: the node has no cordon. */
 bool rule_run_is_open(const char *job, const WorldRecord *world, const char *node,
                       const char *machine_id, const CordonRecord *cordon, CordonMode least,
                       Breach *ret);
 /* I6: a world has as many slots as ranks, and no slot twice. */
 bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret);
-/* I6: two worlds have no slot in common. theirs: the world of another job that holds its slots. */
+/* I6: two worlds have no slot in common. theirs: the world of the job `other`, which holds its
+ * slots. */
 bool rule_worlds_are_apart(const char *job, const WorldRecord *world, const char *other,
                            const WorldRecord *theirs, Breach *ret);
 /* I10: a recovery has an incident. incident: the record under world->incident after the
@@ -61,7 +63,8 @@ bool rule_recovery_has_incident(const char *job, const WorldRecord *world, const
 
 /* ---- phases ---- */
 
-/* I2: a phase follows the old one. old: the record before; NULL: there was none. */
+/* I2: a phase follows the old phase. old: the record before the transaction; NULL: there was no
+ * record. */
 bool rule_phase_follows(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
                         Breach *ret);
 /* Within one submission, a newer copy of the phase has a higher serial. */
@@ -75,16 +78,18 @@ bool rule_job_starts_again(const char *job, const PhaseRecord *old, const PhaseR
 
 /* ---- checkpoints and progress ---- */
 
-/* I3: a node commits only for the present world; NULL: there is none. */
+/* I3: a node commits only for the present world. world NULL: there is no present world. */
 bool rule_commit_is_of_world(const char *job, const CheckpointCommit *commit,
                              const WorldRecord *world, Breach *ret);
-/* I4: a commit is newer than step, the newest step that is committed and counts; negative: none. */
+/* I4: a commit is newer than `step`, the newest committed step that counts; negative: no step
+ * counts. */
 bool rule_commit_follows(const char *job, const CheckpointCommit *commit, int64_t step,
                          Breach *ret);
-/* I4: the newest commit stays the newest, struck out or not. old NULL: there was no record. */
+/* I4: the newest commit stays the newest, whether it is struck out or not. old NULL: there was no
+ * record. */
 bool rule_commits_stay(const char *job, const CheckpointsRecord *old,
                        const CheckpointsRecord *record, Breach *ret);
-/* I3: progress is reported of the present world. */
+/* I3: a progress record is of the present world. */
 bool rule_progress_is_of_world(const char *job, const ProgressRecord *progress,
                                const WorldRecord *world, Breach *ret);
 
@@ -95,17 +100,17 @@ bool rule_progress_is_of_world(const char *job, const ProgressRecord *progress,
 bool rule_incident_follows(const char *id, const IncidentRecord *old,
                            const IncidentRecord *incident, Breach *ret);
 /* A new incident that is a node's fault adds the prescribed strike or quarantine to the node's
- * cordon. cordon: as after the transaction. */
+ * cordon. cordon: the cordon after the transaction. */
 bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord *cordon,
                              Breach *ret);
-/* A machine gets at most one strike at a time, of whichever submission. before NULL: there was no
- * record. */
+/* One transaction adds at most one strike to a machine, whichever submission it is of. before NULL:
+ * no record existed. */
 bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,
                               const CordonRecord *after, Breach *ret);
-/* A machine is not quarantined for the deaths of only one submission. incident: of the same
- * transaction. */
+/* A machine is not quarantined for the deaths of only one submission. incident: the incident that
+ * the same transaction writes. */
 bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
                                const CordonRecord *after, Breach *ret);
-/* A submission does not refuse two machines at the same time for one way to die: then the job is to
- * blame. */
+/* A submission does not refuse two machines at the same time because trainers died in the same way
+ * on both: in that case the job is to blame. */
 bool rule_job_is_to_blame(const CordonRecord *one, const CordonRecord *other, Breach *ret);

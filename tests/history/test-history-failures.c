@@ -7,7 +7,7 @@
 /* ---- which failures are counted: I7 ---- */
 
 /* The newest commit does not verify: world 2 resumes from the commit before it, or tries the newest
- * again. */
+ * commit again. */
 static void fails_for_a_commit(Scenario *s, bool strikes_out, int failures)
 {
     scenario_add_commit(s, 10);
@@ -105,7 +105,7 @@ static void two_jobs_quarantine(Scenario *s)
     quarantine(s);
 }
 
-/* The job refuses n0 and n1. n1 is refused for signal 9; way is the reason for n0. */
+/* The job refuses n1 for signal 9, and n0 for the reason `way`. */
 static void job_refuses_two(Scenario *s, const char *way)
 {
     s->cordon.causes[0] = deaths(JOB, 1);
@@ -125,7 +125,8 @@ static void job_refuses_two_for_two_ways(Scenario *s) { job_refuses_two(s, "sign
 
 static const struct {
     void (*tell)(Scenario *s);
-    const char *invariant, *says; /* NULL: no rule is broken */
+    /* the broken rule, and a part of the checker's text; NULL: no rule is broken */
+    const char *invariant, *says;
 } scenarios[] = {
     {commit_is_struck_out, NULL, NULL},
     {struck_out_is_a_failure, "I7", "for a commit that is struck out"},

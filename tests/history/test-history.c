@@ -186,7 +186,7 @@ static void checkpoints_vanish(Scenario *s)
 
 static void resumes_too_early(Scenario *s)
 {
-    s->checkpoints.n_commits = 0; /* as if the leader had not read the commits */
+    s->checkpoints.n_commits = 0; /* the leader acts as if it had not read the commits */
     scenario_next_world(s, PHASE_STARTING);
     scenario_commit(s);
 }
@@ -196,7 +196,7 @@ static void commit_of_an_old_world(Scenario *s)
     scenario_recovers(s);
     s->world.generation = 1;
     scenario_add_commit(s, 10);
-    s->changes[1].key = s->changes[1].key; /* the progress is of world 1, too */
+    s->changes[1].key = s->changes[1].key; /* the progress record is of world 1, too */
     scenario_commit(s);
 }
 

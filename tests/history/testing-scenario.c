@@ -151,7 +151,7 @@ void scenario_next_world(Scenario *s, JobPhase phase)
     scenario_phase_is(s, phase);
 }
 
-/* Writes the reports of both nodes on their one rank in the present world. */
+/* Writes each node's report on its one rank in the present world. */
 static void ranks_are(Scenario *s, RankState state, int64_t step)
 {
     for (int i = 0; i < 2; i++) {
@@ -293,7 +293,7 @@ void scenario_recovers(Scenario *s)
     scenario_commit(s);
 }
 
-/* n0 ends its rank of world 1, and reports that in world 2. */
+/* n0 ends its rank of world 1, and reports the end while world 2 exists. */
 void scenario_old_rank_ends(Scenario *s)
 {
     s->reports[0].state = RANK_EXITED;

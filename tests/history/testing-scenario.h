@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-scenario.h - a small history, written by hand: two nodes train a job, with possible continuations.
+/* testing-scenario.h - a small history, written by hand, in which two nodes train a job; a test chooses how the history
+ * continues.
  *
  * A test changes the scenario's records and writes them; scenario_commit() makes one revision of all that was written.
  *
@@ -29,7 +30,7 @@ typedef struct Scenario {
     char *keys[SCENARIO_KEYS_MAX];
     int64_t versions[SCENARIO_KEYS_MAX];
     size_t n_keys;
-    char said[512], invariant[16]; /* the text and invariant of the first breach */
+    char said[512], invariant[16]; /* the text and the invariant of the first breach */
     int n_said;
 
     SpecRecord spec;
@@ -70,13 +71,13 @@ void scenario_put_progress(Scenario *s);
 void scenario_put_incident(Scenario *s);
 void scenario_put_cordon(Scenario *s);
 void scenario_put_alert(Scenario *s);
-/* Writes the phase record with that phase. */
+/* Writes the job's phase record with the given phase. */
 void scenario_phase_is(Scenario *s, JobPhase phase);
 /* Writes the next world, and its phase in the same revision. */
 void scenario_next_world(Scenario *s, JobPhase phase);
 /* Adds a commit of the present world, and the progress that names it. */
 void scenario_add_commit(Scenario *s, int64_t step);
-/* Returns the key's present version; its next write makes it one higher. */
+/* Returns the key's present version, to which the next write of the key adds one. */
 int64_t *scenario_version_of(Scenario *s, const char *key);
 
 /* ---- whole revisions ---- */
@@ -86,7 +87,7 @@ void scenario_submit(Scenario *s);
 void scenario_goes(Scenario *s);
 /* After the loss of n1, world 2 begins only on n0. */
 void scenario_recovers(Scenario *s);
-/* n0 ends its rank of world 1, and reports that in world 2. */
+/* n0 ends its rank of world 1, and reports the end while world 2 exists. */
 void scenario_old_rank_ends(Scenario *s);
 void scenario_stops(Scenario *s);
 void scenario_deletes_job(Scenario *s);

@@ -14,7 +14,7 @@
 /* A key of the job file. test-reference parses each default, so that this table cannot differ from job.c. */
 typedef struct JobKey {
     const char *key;   /* "train.optimizer.lr" */
-    const char *value; /* the default as JSON; NULL: there is none */
+    const char *value; /* the default as JSON; NULL: there is no default */
     const char *shown; /* the default as text for people; NULL: show value */
     bool required;
     const char *help;
@@ -23,7 +23,8 @@ typedef struct JobKey {
 extern const JobKey job_keys[];
 extern const size_t n_job_keys;
 
-/* Returns the description of a field of the channel, or NULL if there is none yet. */
+/* Returns the description of a field of the channel, or NULL if the field has no description
+ * yet. */
 const char *channel_field_help(const char *name);
 const char *channel_type_help(ChannelType type);
 bool channel_is_of_daemon(ChannelType type);

@@ -59,7 +59,9 @@ static const RecordReference kinds[] = {
 
 typedef struct FieldHelp {
     const char *field,
-        *help; /* without a kind: for the field in every record that has no own description */
+        /* a field without a kind: its text is for all records that do not describe the field
+         * themselves */
+        *help;
 } FieldHelp;
 
 static const FieldHelp helps[] = {

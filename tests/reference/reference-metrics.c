@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference-metrics.c - prints the metrics of one program as Markdown, or with the argument
- * "process" the metrics that every program has. It is built once for each daemon, since one program
- * cannot link both. */
+ * "process" the metrics that every program has. The program is built once for each daemon, because
+ * one program cannot link both daemons. */
 #ifdef OF_SDTRAIND
 #include "daemon/metrics.h"
 #define FAMILIES daemon_metrics_families

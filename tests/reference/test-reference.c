@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reference.c - the reference of the job file agrees with job.c: its keys, its defaults, which
- * keys are required. */
+/* test-reference.c - the reference of the job file agrees with job.c: its keys, its defaults, and
+ * which keys are required. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
@@ -15,8 +15,8 @@ static const char *const minimal =
     " \"train\": {\"global_batch\": 32, \"grain\": 4, \"steps\": 100},"
     " \"checkpoint\": {\"uri\": \"/ckpt\"}}";
 
-/* Returns the minimal job with the key, a path, set to value, which is consumed. value NULL:
- * without the key. The caller frees the result. */
+/* Returns the minimal job in which the key, which is a path, has the value; if value is NULL, the
+ * job does not have the key. Consumes value. The caller frees the result. */
 static char *with(const char *key, json_t *value)
 {
     json_t *root = json_loads(minimal, 0, NULL), *at = root;

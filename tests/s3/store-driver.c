@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store-driver.c - a store driven from a Python test: each line on standard input is one operation in
- * JSON, each line on standard output is its result. A put reads its bytes from a file, a get writes
- * them into one.
+ * JSON, each line on standard output is its result. A put reads its bytes from a file, a get writes the
+ * object's bytes to a file.
  *
  *   store-driver URI
  *   {"do": "put", "key": K, "file": F, "absent": BOOL}   {"do": "get", "key": K, "file": F}
@@ -189,7 +189,7 @@ static void answer(Store *store, const char *line, size_t n_bytes)
                   made.version, "keys", made.keys);
     _cleanup_free_ char *text = says ? json_dumps(says, JSON_COMPACT) : NULL;
     printf("%s\n", text ? text : "{\"r\": -22, \"text\": \"an answer that is not UTF-8\"}");
-    (void)fflush(stdout); /* a test that does not read ends this process otherwise */
+    (void)fflush(stdout); /* a test that reads no results ends this process in another way */
 }
 
 int main(int argc, char *argv[])

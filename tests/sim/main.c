@@ -42,7 +42,7 @@ typedef struct Board { /* memory that the workers share */
     atomic_size_t next;
     atomic_size_t n_broken, n_done;
     atomic_ullong n_events, n_faults, n_worlds, n_commits, n_incidents, n_terms;
-    size_t busy_with[WORKERS_MAX]; /* schedule of each worker, plus 1; 0: none */
+    size_t busy_with[WORKERS_MAX]; /* 1 + the number of each worker's schedule; 0: no schedule */
     Broken broken[BROKEN_MAX];
 } Board;
 
@@ -71,8 +71,9 @@ static void add_schedule(uint64_t seed, int n_nodes)
 static void note_broken(const Schedule *s, const char *invariant, const char *text)
 {
     size_t at = atomic_fetch_add(&board->n_broken, 1);
+    /* The breach is printed at once, because a run may be long, and again at the run's end. */
     fprintf(stderr, "sim: seed %llu is broken: %s: %s\n", (unsigned long long)s->seed, invariant,
-            text); /* a long run prints it at once, and again at its end */
+            text);
     if (at >= BROKEN_MAX)
         return;
     board->broken[at].schedule = *s;
@@ -324,7 +325,7 @@ static int parse(int argc, char *argv[], SimArguments *ret)
 int main(int argc, char *argv[])
 {
     SimArguments a;
-    /* so that a failed assertion does not lose the last lines */
+    /* so that the last lines are not lost when an assertion fails */
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (parse(argc, argv, &a) < 0) {
         fprintf(stderr,

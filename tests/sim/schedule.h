@@ -12,7 +12,7 @@
 
 typedef struct ScheduleResult {
     bool failed;
-    char invariant[16], text[400]; /* of the first breach */
+    char invariant[16], text[400]; /* the invariant and the text of the first breach */
     uint64_t digest;               /* digest of the history */
     uint64_t n_events, n_faults, n_worlds, n_commits, n_incidents, n_terms;
 } ScheduleResult;

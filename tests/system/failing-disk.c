@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failing-disk.c - preloaded into a program, it counts and logs the program's calls on files below one folder, and
- * makes one of the calls fail. From the log, tests/system/disk.py computes which files a power failure would leave.
+/* failing-disk.c - a library to preload into a program. It counts and logs the program's calls on files below one
+ * folder, and makes one of the calls fail. From the log, tests/system/disk.py computes which files a power failure
+ * would leave.
  *
  * DISK_ROOT     the folder, absolute and without links
  * DISK_LOG      a file; each call adds a line: number, call, errno, number of the open file, path, second path
@@ -10,8 +11,8 @@
  * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": so do all later ones on the same path;
  *               "N:kill": SIGKILL after call N was made
  *
- * Only the first process is observed, not the processes that it starts. Calls that the C library makes internally are
- * not seen. All calls are in one order, since they are made under one lock.
+ * Only the first process is observed, not the processes that it starts. Calls that the C library makes internally
+ * are not seen. All calls are in one order, because each call is made under one lock.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -32,7 +33,7 @@
 enum { FDS_MAX = 4096 };
 
 typedef struct OpenFile {
-    long serial; /* 0: not below the folder */
+    long serial; /* the file's number; 0: the file is not below the folder */
     char *path;
 } OpenFile;
 
@@ -44,7 +45,7 @@ static int log_fd = -1, strike_errno;
 static long n_calls, serial, first, strike_at;
 static pid_t owner;
 static bool kills, lasts;
-static char *struck; /* from then on, all calls on this path fail */
+static char *struck; /* the path of the failed call: all later calls on this path fail, too */
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -66,13 +67,14 @@ __attribute__((constructor)) static void begin(void)
         return;
     owner = getpid();
     (void)snprintf(text, sizeof(text), "%d", (int)owner);
-    /* processes that the program starts inherit it, and are not observed */
+    /* processes that the program starts inherit this variable, and so are not observed */
     (void)setenv("DISK_OWNER", text, 1);
     n_root = strlen(root);
     log_fd = REAL(open)(getenv("DISK_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (log_fd < 0)
         abort();
-    const char *serials = getenv("DISK_SERIAL"); /* each run has its own numbers */
+    /* so that the files of each run have their own numbers */
+    const char *serials = getenv("DISK_SERIAL");
     serial = serials ? strtol(serials, NULL, 10) : 0;
     first = serial;
     if (strike) {
@@ -87,7 +89,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- which calls are observed ---- */
 
-/* Returns the path of an observed call, in text or as given; NULL if it is not below the folder. */
+/* Writes the whole path of an observed call to `text`, and returns it; returns NULL if the path is
+ * not below the folder. */
 static const char *ours(int dir_fd, const char *path, char text[static PATH_MAX])
 {
     if (owner == 0 || getpid() != owner || !path)
@@ -125,7 +128,7 @@ static void keep(const char *path, const char *suffix, long number)
 {
     char copy[PATH_MAX];
     (void)snprintf(copy, sizeof(copy), "%s/%ld%s", copies, number, suffix);
-    (void)REAL(link)(path, copy); /* fails for a folder, which cannot have a second name */
+    (void)REAL(link)(path, copy); /* link() fails for a folder, which cannot have a second name */
 }
 
 /* ---- one call ---- */
@@ -153,7 +156,7 @@ static void leave(const char *call, int error, int fd, const char *path, const c
     errno = error;
 }
 
-/* Makes a call that returns -1 on failure, and logs it. */
+/* Makes and logs a call that returns -1 on failure. */
 #define MAKE(type, name, fd, path, second, made)                                                   \
     ({                                                                                             \
         type got_ = -1;                                                                            \
@@ -374,7 +377,8 @@ int rename(const char *from, const char *to)
         return REAL(rename)(from, to);
     int error = enter(other), r = -1;
     if (error == 0) {
-        keep(other, ".gone", first + n_calls); /* the file may not exist */
+        /* the file may not exist; keep() then keeps nothing */
+        keep(other, ".gone", first + n_calls);
         r = REAL(rename)(from, to);
         error = r < 0 ? errno : 0;
     }

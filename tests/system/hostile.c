@@ -3,11 +3,11 @@
  *
  *   hostile SECONDS PACKETS [PORT...]
  *
- * It sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, large amounts at once,
- * a few packets or hundreds over a connection; and it holds connections open. It lists the ports again and again,
- * since ranks listen only for a moment. If many packets are wanted, several processes send them. The program prints
- * how many packets went to how many connections, and how many ports there were. It uses only TCP: none of the programs
- * listens on UDP, which the test checks.
+ * Over a connection it sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, or
+ * much data at once, in a few packets or in hundreds. It also holds connections open. It lists the ports again and
+ * again, because ranks listen only for a moment. If many packets are wanted, several processes send them. The program
+ * prints how many packets went to how many connections, and how many ports there were. It uses only TCP: none of the
+ * programs listens on UDP, which the test checks.
  *
  * Run it in its own namespace. */
 #include "base/clock.h"
@@ -33,12 +33,14 @@
 enum {
     PORTS_MAX = 256,
     HELD = 300,
-    BURST = 6,         /* packets over most connections */
-    LONG_BURST = 2000, /* over one connection of four, if many are wanted */
-    SHORT = 64,        /* the most bytes of its packets: more would fill the peer's window */
+    BURST = 6, /* the largest number of packets over most connections */
+    /* the largest number of packets over one connection of four, if many packets are wanted */
+    LONG_BURST = 2000,
+    /* the largest size of a packet of a long burst: larger packets would fill the peer's window */
+    SHORT = 64,
     LOOK_MSEC = 3,
     SENDERS_MAX = 8,
-    PACKETS_A_SENDER = 125000 /* so many keep one process busy for about a minute */
+    PACKETS_A_SENDER = 125000 /* this many packets keep one process busy for about a minute */
 };
 
 static struct {
@@ -49,7 +51,7 @@ static struct {
     int held[HELD];
 } h;
 
-/* A sender's results, read by the parent. */
+/* The results of one sender process, which the parent reads. */
 typedef struct Tally {
     bool ever[65536];
     uint64_t packets, connections;
@@ -67,7 +69,7 @@ static bool skipped(unsigned port)
 }
 
 /* Lists the listening ports by the kernel's sock_diag, because each read of /proc/net/tcp walks all
- * of its tables. */
+ * tables of the kernel. */
 static void look_for_ports(void)
 {
     struct {
@@ -116,7 +118,7 @@ static int dial(uint16_t port)
         return -1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* one packet per send */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard,
-                     sizeof(hard)); /* without it the test is only less hostile */
+                     sizeof(hard)); /* on failure the test is only less hostile */
     if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
         (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
         return fd;
@@ -129,7 +131,7 @@ static size_t compose(char *packet, size_t room)
     static const char http[] =
         "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n";
     static const uint32_t magics[] = {0x31767264, 0x32767264, 0x3174656d};
-    for (size_t i = 0; i < 256; i += 16) { /* the rest keeps its previous bytes */
+    for (size_t i = 0; i < 256; i += 16) { /* the rest of the packet keeps its previous bytes */
         const Philox noise = philox4x32(h.seed, h.draws++, 0);
         memcpy(packet + i, noise.word, 16);
     }
@@ -137,7 +139,7 @@ static size_t compose(char *packet, size_t room)
     switch (draw() % 8) {
     case 0:
         return draw() % 200;
-    case 1: /* a request to a store: once, 90 bytes were enough to break it */
+    case 1: /* a request to a rendezvous store, which 90 bytes were once enough to break */
         memcpy(packet, words, sizeof(words));
         return 96 + words[2] + words[3];
     case 2: /* a call of a rank */
@@ -196,7 +198,7 @@ static void attack(void)
     }
 }
 
-/* Sends a number of packets, spread over that time. */
+/* Sends the given number of packets, spread over the given time. */
 static void run(uint64_t usec, uint64_t packets)
 {
     const uint64_t begun = clock_boottime_usec();

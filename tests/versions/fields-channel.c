@@ -70,7 +70,7 @@ void channel_write(void)
 {
     for (int type = 0; type < CHANNEL_TYPES; type++)
         write_message((ChannelType)type, 0);
-    for (int stage = 1; stage < STAGE_COUNT; stage++) /* one message for each word of a stage */
+    for (int stage = 1; stage < STAGE_COUNT; stage++) /* one message for each stage */
         write_message(CHANNEL_STAGE, stage);
 }
 

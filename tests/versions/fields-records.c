@@ -139,7 +139,7 @@ static void fill(const Field *fields, size_t n_fields, char *record, size_t word
         fill_field(&fields[i], record, word, element, number);
 }
 
-/* Removes all fields that a reader may not require. */
+/* Removes all fields without which a reader must accept the record. */
 static void leave_least(json_t *object, const Field *fields, size_t n_fields)
 {
     for (size_t i = 0; i < n_fields; i++) {
@@ -165,7 +165,8 @@ static void write_kind(const Kind *kind)
     for (size_t word = 0; word < n_words; word++) {
         int number = 0;
         fill(kind->fields, kind->n_fields, record, word, 0, &number);
-        if (kind->fields == world_fields) { /* as many ranks as its runs' slots */
+        /* a world must have as many ranks as its runs have slots */
+        if (kind->fields == world_fields) {
             WorldRecord *world = (WorldRecord *)(void *)record;
             world->size = 0;
             for (size_t i = 0; i < world->n_runs; i++)
@@ -196,8 +197,8 @@ void records_write(void)
 
 /* ---- reading ---- */
 
-/* Adds a member, as a later version may, at each place where a writer that overwrites this text
- * keeps it. */
+/* Adds an unknown member, as a later version may, at each place where a writer that overwrites this
+ * text keeps unknown members. */
 static void plant(json_t *object, const Field *fields, size_t n_fields)
 {
     int r = json_object_set_new(object, "of_a_later_version", json_pack("{s:[i]}", "is", 1));
@@ -208,7 +209,8 @@ static void plant(json_t *object, const Field *fields, size_t n_fields)
         size_t k;
         if (f->type == FIELD_OBJECT && value)
             plant(value, f->fields, f->n_fields);
-        else if (f->identity) /* without an identity, the list is written anew */
+        /* a list whose elements have no identity is not merged, and its unknown members are lost */
+        else if (f->identity)
             json_array_foreach (value, k, element)
                 plant(element, f->fields, f->n_fields);
     }

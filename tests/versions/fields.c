@@ -17,7 +17,7 @@ void fields_text(const char *name, int i, char *ret, size_t size)
         return;
     }
     (void)snprintf(ret, MIN(size, (size_t)32), "%s-%d", name,
-                   i); /* short enough for the name of a node */
+                   i); /* 31 characters, short enough for the name of a node */
     for (char *p = ret; *p; p++)
         if (*p == '_')
             *p = '-';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* version-fields.c - writes every field that this version knows, and reads what another version wrote.
+/* version-fields.c - writes every field that this version knows, and reads the fields that another version wrote.
  *
  *   version-fields write        a line for each kind of record and each message of the channel
  *   version-fields read FILE    such lines of an older version or of this one; exits 1 if a field is lost or refused

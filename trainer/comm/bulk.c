@@ -16,14 +16,14 @@ static int set(const CommOptions *options, const char *name, const char *value, 
     int r = rendezvous_set(options->rendezvous, &options->key, name, value, strlen(value),
                            clock_boottime_usec() + options->connect_usec, err);
     if (r < 0 && options->unmet && options->rank != 0 && rendezvous_is_away(r))
-        *options->unmet = 1; /* rank 0 serves the store */
+        *options->unmet = 1; /* 1 + rank 0, which serves the store */
     return r;
 }
 
 static void offer_name(const CommOptions *options, int rank, char name[RENDEZVOUS_KEY_MAX])
 {
     (void)snprintf(name, RENDEZVOUS_KEY_MAX, "g%lld/knows-bulk/%d",
-                   (long long)options->key.generation, rank); /* name has room for it */
+                   (long long)options->key.generation, rank); /* name has room for the text */
 }
 
 int bulk_offer(const CommOptions *options, Error *err)
@@ -60,7 +60,7 @@ static int settle(const CommOptions *options, const char *name, Error *err)
     return set_r < 0 ? set_r : r;
 }
 
-/* Receives rank 0's answer. A rank 0 that does not know of the bulk comm gives none: then returns 0. */
+/* Receives rank 0's answer. Returns 0, too, if rank 0 does not know of the bulk comm and so gives no answer. */
 static int receive_answer(const CommOptions *options, const char *name, Error *err)
 {
     char value[RENDEZVOUS_KEY_MAX];
@@ -82,7 +82,7 @@ int bulk_open(const CommOptions *options, Comm **ret, Error *err)
 {
     char name[RENDEZVOUS_KEY_MAX];
     (void)snprintf(name, sizeof(name), "g%lld/uses-bulk",
-                   (long long)options->key.generation); /* name has room for it */
+                   (long long)options->key.generation); /* name has room for the text */
     int r = options->rank == 0 ? settle(options, name, err) : receive_answer(options, name, err);
     *ret = NULL;
     return r <= 0 ? r : comm_open_gloo(options, ret, err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm-backend.h - the operations that a kind of comm implements; comm.c does the rest.
+/* comm-backend.h - the operations that a kind of comm implements; comm.c does everything else.
  *
  * Ownership: a backend embeds Comm as its first member and is freed by its own `free`.
- * Units:     elements where there is a type, else bytes.
- * Errors:    as comm.h. comm.c makes failures sticky and recognises those that an abort caused.
+ * Units:     counts are elements if the operation has a type, else bytes.
+ * Errors:    as comm.h. comm.c makes failures sticky and recognises failures that an abort caused.
  * Threads:   as comm.h; `abort` may be called by any thread.
  */
 #pragma once
@@ -26,5 +26,5 @@ struct Comm {
     const CommBackend *backend;
     int rank, size;
     atomic_bool aborted;
-    Error failure; /* of the first call that failed */
+    Error failure; /* the error of the first call that failed */
 };

@@ -32,7 +32,7 @@ static int comm_check(Comm *comm, const char *call, Error *err)
     return 0;
 }
 
-/* After a call: stores its failure, so that all later calls fail. */
+/* After a call: if the call has failed, stores the failure, so that all later calls fail. */
 static int comm_conclude(Comm *comm, const char *call, int r, const Error *failure, Error *err)
 {
     if (r >= 0)

@@ -2,9 +2,9 @@
 /* connector.c - see connector.h.
  *
  * One loop handles all connections, outgoing and incoming. The messages are so short that a new socket
- * always has room for them. If the called rank drops a call before the proof, because strangers take
- * all its places, the call is repeated. If a call is refused, it is not repeated: no process listens
- * there any more.
+ * always has room for them. If the called rank drops a call before the proof, because strangers take all
+ * places of that rank, the call is repeated. If a call is refused, it is not repeated: no process
+ * listens at that address any more.
  *
  * A message that arrived before a deadline counts, even if this process was delayed beyond the deadline:
  * each turn reads the clock, then polls, and only then reports that a rank is late. */
@@ -47,8 +47,8 @@ typedef struct Reply {
     uint8_t proof[PROOF_BYTES];
 } Reply;
 
-/* The text that a proof covers. The call's and the reply's proofs cover the same text, each with
- * its own purpose. */
+/* The text that a proof covers. The proofs of call and reply cover the same text, but each proof
+ * has its own purpose. */
 typedef struct ProofText {
     char prefix[PREFIX_MAX];
     Greeting greeting;
@@ -70,7 +70,7 @@ typedef enum TalkState {
 
 typedef struct Talk {
     int fd;
-    bool gone; /* to be removed from the list */
+    bool gone; /* the talk is to be removed from Connector.talks */
     TalkState state;
     int peer; /* the called rank, if this is an outgoing connection */
     uint64_t deadline_usec;
@@ -155,7 +155,7 @@ int connector_take(Connector *m, int peer)
 /* ---- one connection ---- */
 
 /* Stores the connection with a peer. A rank may connect twice, if its first connection broke before
- * it got the reply: then the new connection replaces the first. */
+ * it got the reply: then the new connection replaces the first connection. */
 static void note_met(Connector *m, Talk *talk, int peer)
 {
     if (m->met[peer] >= 0)
@@ -267,8 +267,9 @@ static void take_reply(Connector *m, Talk *talk)
     if (proof_good(&m->options->key, "reply", &talk->said, sizeof(talk->said),
                    talk->in.reply.proof))
         note_met(m, talk, talk->peer);
+    /* another process answered; the called rank may still start at this address */
     else
-        call_again(talk, AGAIN_MSEC); /* not that rank; that rank may still start */
+        call_again(talk, AGAIN_MSEC);
 }
 
 static void read_more(Connector *m, Talk *talk)
@@ -337,7 +338,8 @@ static void make_room(Connector *m)
     remove_talk(m, oldest);
 }
 
-/* Accepts one connection and sends the greeting. Returns false if there is none to accept. */
+/* Accepts one connection and sends the greeting. Returns false if there is no connection to
+ * accept. */
 static bool accept_one(Connector *m)
 {
     _cleanup_fd_ int fd = accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -52,9 +52,9 @@ constexpr milliseconds far_away(std::chrono::hours(24));
 constexpr milliseconds pair_timeout(2000);
 constexpr uint64_t sentinel_slot = UINT64_MAX;
 
-/* While it is armed, Gloo's event loop turns every 200 us. Connecting and closing wait for turns of
- * that loop, which otherwise turns every 10 ms. A FastLoop must outlive the device, which keeps a
- * pointer to it. */
+/* While a FastLoop is armed, Gloo's event loop turns every 200 us. Connecting and closing wait for
+ * turns of that loop, which otherwise turns every 10 ms. A FastLoop must outlive the device, which
+ * keeps a pointer to it. */
 class FastLoop : public tcp::Handler
 {
   public:
@@ -78,7 +78,7 @@ class FastLoop : public tcp::Handler
     void handleEvents(int) override
     {
         uint64_t expirations;
-        /* the value is not needed: only the turn of the loop is */
+        /* the value is not needed: the event only makes the loop turn */
         (void)!::read(fd_, &expirations, sizeof(expirations));
     }
 
@@ -95,9 +95,9 @@ struct GlooMessage {
 };
 
 /* Has Gloo's thread post messages. If another thread posted them, Gloo's thread would poll in a
- * loop while that thread holds the connection's lock: with fewer cores than threads, this burns the
- * time that the holder of the lock needs. A Poster must outlive the device, which keeps a pointer
- * to it. */
+ * busy loop while the other thread holds the connection's lock: with fewer cores than threads, this
+ * loop takes processor time from the thread that holds the lock. A Poster must outlive the device,
+ * which keeps a pointer to it. */
 class Poster : public tcp::Handler
 {
   public:
@@ -201,7 +201,7 @@ class Door
         }
         throw std::runtime_error("strangers crowd a port at loopback");
     }
-    /* Returns this process' descriptor of the other end of the connection: Gloo's. */
+    /* Returns the descriptor of the connection's other end, which Gloo holds in this process. */
     int find_far_end(const sockaddr_in &from) const
     {
         std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), closedir);
@@ -281,7 +281,8 @@ struct GlooMesh {
     {
         try {
             sentinels[peer]->abortWaitRecv(); /* so that the next line does not wait */
-            (void)sentinels[peer]->waitRecv(nullptr, far_away); /* returns false or throws */
+            /* waitRecv() returns false or throws */
+            (void)sentinels[peer]->waitRecv(nullptr, far_away);
             return false;
         } catch (const gloo::IoException &) {
             return true;
@@ -356,7 +357,7 @@ GlooMesh *gloo_mesh_free(GlooMesh *mesh)
 }
 
 /* Replaces the socket of a pair by fd. Nothing was sent over the old connection, so Gloo's thread
- * gets no event of it when it is closed. */
+ * gets no event when the old connection is closed. */
 static void exchange(GlooMesh *mesh, gloo::transport::Pair &pair, int fd)
 {
     auto &address = dynamic_cast<const tcp::Address &>(pair.address());
@@ -439,11 +440,12 @@ int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t
 /* Waits for one message. wait() is waitRecv or waitSend: it returns true when the message is through, returns false
  * when the ticker woke it, and throws when the connection broke.
  *
- * No wait may reach Gloo's own timeout, which closes all connections: if a thread other than Gloo's does that, it
- * can deadlock with Gloo's thread; if Gloo's thread does it, the process ends. A message that was through before
- * the connection ended, or before the deadline, counts. Ticks decide whether one was: for a message that is
- * through, wait() returns false only if a tick falls between the previous wait and this one, as it may when this
- * thread is delayed there. So the loop gives up only after three such turns. It reads the clock before the wait. */
+ * No wait may reach Gloo's own timeout, which closes all connections: if a thread other than Gloo's closes them, it
+ * can deadlock with Gloo's thread; if Gloo's thread closes them, the process ends. A message that was through before
+ * the connection ended, or before the deadline, counts. But for a message that is through, wait() can return false,
+ * too, if a tick falls between the previous wait and this wait, as it may when this thread is delayed there. So the
+ * loop gives up only after wait() has returned false three times, each time after the deadline or on a closed
+ * connection. The loop reads the clock before each wait. */
 template <typename Wait>
 static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
                         Error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gloo.c - collectives among CPU ranks, as direct exchanges over a mesh of TCP connections.
  *
- * All-gather: each rank sends its pieces to every other rank. Reduce-scatter: each rank sends the
- * others their pieces, block by block with a few blocks in flight, and adds the blocks that it receives:
- * its own value first, then rank + 1, rank + 2, ...: a fixed order, so float sums repeat. All-reduce is
- * a reduce-scatter followed by an all-gather or, when the data are small, one all-gather and a local sum.
- * Every byte crosses the network as often as in a ring, in fewer hops. */
+ * All-gather: each rank sends its pieces to every other rank. Reduce-scatter: each rank sends the others their
+ * pieces, block by block with a few blocks in flight, and adds the blocks that it receives. The order of the
+ * additions is fixed (its own value first, then those of rank + 1, rank + 2, ...), so float sums have the same bits
+ * in every run. All-reduce is a reduce-scatter followed by an all-gather or, when the data are small, one all-gather
+ * and a local sum. Every byte crosses the network as often as in a ring, in fewer hops. */
 
 #include "base/clock.h"
 #include "trainer/comm/combine.h"
@@ -19,11 +19,13 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 4 << 20,     /* or one block of minimum size for each rank, if that is more */
+    /* the smallest size of a comm's scratch memory, which has at least BLOCK_BYTES_MIN for each
+     * rank */
+    SCRATCH_BYTES = 4 << 20,
     BLOCK_BYTES_MAX = 256 << 10, /* a block and its sum stay in the second-level cache */
     BLOCK_BYTES_MIN = 4 << 10,
     BLOCKS_UNDER_WAY_MAX = 16,
-    MESSAGES_UNDER_WAY = 64, /* messages of an all-gather */
+    MESSAGES_UNDER_WAY = 64, /* messages of an all-gather in flight, over all peers */
     SMALL_BYTES = 16 << 10,  /* up to this size, an all-reduce is one exchange */
 };
 
@@ -32,7 +34,7 @@ typedef struct GlooComm {
     GlooMesh *mesh;
     uint64_t timeout_usec;
     uint64_t deadline_usec; /* deadline of the call in progress */
-    uint64_t next_slot;     /* counts equally on all ranks */
+    uint64_t next_slot;     /* slot of the next message; the same on all ranks */
     char *scratch;
     size_t scratch_bytes;
 } GlooComm;
@@ -42,8 +44,8 @@ static GlooComm *gloo_comm(Comm *comm) { return (GlooComm *)comm; }
 /* ---- pieces: who owns which part of a buffer ---- */
 
 typedef struct Deal {
-    size_t n, piece; /* elements of the buffer; elements of one piece */
-    size_t size;     /* ranks */
+    size_t n, piece; /* n: elements of the buffer; piece: elements of one piece */
+    size_t size;     /* the number of ranks */
 } Deal;
 
 typedef struct Range {
@@ -55,8 +57,9 @@ static size_t deal_rows(const Deal *deal)
     return DIV_ROUND_UP(deal->n, deal->piece * deal->size);
 }
 
-/* Returns a block of the rank's piece in that row: the block with the number `block`, of at most
- * `block_elements` elements. The range is empty beyond the end. */
+/* Returns the range of one block of the rank's piece in the given row. `block` is the number of the
+ * block; a block has at most `block_elements` elements. Beyond the end of the piece the range is
+ * empty. */
 static Range deal_block(const Deal *deal, size_t row, int rank, size_t block, size_t block_elements)
 {
     size_t piece_begin = (row * deal->size + (size_t)rank) * deal->piece;
@@ -194,8 +197,8 @@ typedef struct Scatter {
     char *data;
     char *out; /* NULL: in place */
     uint64_t slot;
-    BufferSet incoming; /* [depth][size] over the scratch memory */
-    BufferSet outgoing; /* [size] over data */
+    BufferSet incoming; /* [depth][size] buffers in the scratch memory */
+    BufferSet outgoing; /* [size] buffers in data */
     size_t *sent;
 } Scatter;
 
@@ -419,7 +422,7 @@ static int publish(const CommOptions *options, const Connector *meeting, uint64_
     r = rendezvous_set(options->rendezvous, &options->key, key, address, strlen(address),
                        deadline_usec, err);
     if (r < 0 && options->rank != 0 && rendezvous_is_away(r))
-        blame_peer(options, 0); /* rank 0 serves the store */
+        blame_peer(options, 0); /* the store was not reached, and rank 0 serves it */
     return r;
 }
 

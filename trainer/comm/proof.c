@@ -38,8 +38,10 @@ void proof_make(const CommKey *key, const char *purpose, const void *said, size_
     proof_digest(said, n_bytes, text.digest);
     const unsigned char *done = HMAC(EVP_sha256(), key->secret, COMM_SECRET_BYTES,
                                      (const unsigned char *)&text, sizeof(text), ret, &n);
+    /* HMAC() fails only if memory has run out; a proof of zeros would look like a proof without a
+     * secret */
     if (!done || n != PROOF_BYTES)
-        abort(); /* only if memory ran out; zeros would look like a proof without a secret */
+        abort();
 }
 
 bool proof_good(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,

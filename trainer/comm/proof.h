@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proof.h - makes and checks the proofs by which ranks show that they belong to one world: HMAC-SHA256 with its secret.
+/* proof.h - makes and checks the proofs by which ranks show that they belong to one world: HMAC-SHA256 with the world's
+ * secret.
  *
- * A proof covers a purpose, the generation and the bytes that were exchanged. These include a nonce of
- * each side, so a proof cannot be used twice. Without a secret, a proof is all zeros and proves nothing;
- * a rank that has a secret never accepts such a proof.
+ * A proof covers a purpose, the generation and the bytes that were exchanged. Those bytes include a nonce of each side,
+ * so a proof cannot be used twice. Without a secret, a proof is all zeros and proves nothing; a rank that has a secret
+ * never accepts such a proof.
  *
  * Ownership: none.
  * Units:     bytes.

@@ -52,15 +52,16 @@ static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret
 }
 
 /* Connects to the first address that accepts. A host or link that has just recovered is reported as
- * unreachable for some seconds, until the kernel's earlier address resolution times out: so that
- * error is retried until the deadline. */
+ * unreachable for some seconds, until the kernel's earlier address resolution times out. So after
+ * the error "unreachable" the call connects again until the deadline. */
 static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *ret)
 {
     for (int before = 0;;) {
         int r = -EADDRNOTAVAIL;
         for (const struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
             r = dial(a, deadline_usec, ret);
-        if (before < 0 && r == -ETIMEDOUT) /* "unreachable" explains more */
+        /* the earlier error, "unreachable", explains more than a timeout */
+        if (before < 0 && r == -ETIMEDOUT)
             return before;
         bool may_come = r == -EHOSTUNREACH || r == -ENETUNREACH;
         before = r;
@@ -183,9 +184,9 @@ static int send_question(int fd, const Question *q, uint64_t deadline_usec)
 }
 
 /* Sends the request, and connects again if the store drops the connection, as it may when strangers
- * take its places. If the store has ended, a new connection is refused, which ends the loop.
- * -ECONNRESET (the store dropped a connection) takes precedence over -ETIMEDOUT, and an answer of
- * the store over both. */
+ * take all places of the store. If the store has ended, a new connection is refused, which ends the
+ * loop. -ECONNRESET (the store dropped a connection) takes precedence over -ETIMEDOUT; an answer of
+ * the store takes precedence over both errors. */
 static int request_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
 {
     for (bool before = false;;) {
@@ -235,7 +236,7 @@ int rendezvous_set(const char *address, const CommKey *key, const char *name, co
     Question q = {.key = key,
                   .name = name,
                   .operation = RENDEZVOUS_SET,
-                  .value = (char *)(uintptr_t)value, /* SET only reads the value */
+                  .value = (char *)(uintptr_t)value, /* a SET request only reads the value */
                   .value_bytes = n_bytes};
     return dial_and_request(address, &q, deadline_usec, err);
 }

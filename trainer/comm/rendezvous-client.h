@@ -15,9 +15,9 @@
 
 #include "trainer/comm/comm.h"
 
-/* Returns whether a call failed because the store was not reached. Then its rank 0 is to blame, but
- * perhaps not for -ETIMEDOUT of rendezvous_get(), which may also mean that no rank set the key. For
- * the other errors the store has answered, or no request was sent. */
+/* Returns whether a call failed because the store was not reached. Then the cause is rank 0, which
+ * serves the store. But -ETIMEDOUT of rendezvous_get() may also mean that no rank set the key. If
+ * the function returns false, the store has answered, or no request was sent. */
 static inline bool rendezvous_is_away(int r)
 {
     return r != -EEXIST && r != -ENOSPC && r != -ENOMEM && r != -EINVAL;
@@ -25,7 +25,7 @@ static inline bool rendezvous_is_away(int r)
 
 int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
                    size_t n_bytes, uint64_t deadline_usec, Error *err);
-/* As rendezvous_get(), but does not wait: -ENOENT: no rank has set the key yet. */
+/* As rendezvous_get(), but does not wait: returns -ENOENT if no rank has set the key yet. */
 int rendezvous_look(const char *address, const CommKey *key, const char *name, void *ret,
                     size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);
 /* Gets the value of the key; waits until a rank has set it. */

@@ -43,7 +43,7 @@ typedef struct RendezvousRequest {
     uint32_t key_bytes;
     uint32_t argument; /* SET: bytes of the value; GET: milliseconds to wait */
     uint8_t nonce[NONCE_BYTES];
-    uint8_t digest[PROOF_DIGEST_BYTES]; /* of key and value */
+    uint8_t digest[PROOF_DIGEST_BYTES]; /* digest of key and value */
     uint8_t proof[PROOF_BYTES];
 } RendezvousRequest;
 
@@ -61,13 +61,13 @@ static_assert(sizeof(RendezvousGreeting) == 32 && sizeof(RendezvousRequest) == 9
 
 typedef struct RendezvousProvenRequest {
     RendezvousGreeting greeting;
-    RendezvousRequest request; /* without its proof */
+    RendezvousRequest request; /* the request with a proof of zeros */
 } RendezvousProvenRequest;
 
 typedef struct RendezvousProvenAnswer {
     RendezvousProvenRequest asked;
     uint32_t status, value_bytes;
-    uint8_t digest[PROOF_DIGEST_BYTES]; /* of the value */
+    uint8_t digest[PROOF_DIGEST_BYTES]; /* digest of the value */
 } RendezvousProvenAnswer;
 
 static inline RendezvousProvenRequest rendezvous_proven_request(const RendezvousGreeting *greeting,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous.c - the key-value server on rank 0 through which the ranks of a world find each other.
  *
- * Its own thread serves one request per connection. Everything is bounded: connections, the time
- * a connection may need to send its request or to read its answer, keys, values, their sum. A request that is
- * malformed, late or not proven is dropped and never disturbs the others: unproven connections (strangers) have
- * their own limited number of places and little memory each, and a new one replaces the oldest.
+ * Its own thread serves one request per connection. Everything is bounded: the number of connections, the time that a
+ * connection may need to send its request or to read its answer, the number of keys, the size of each value, and the
+ * size of all values together. A request that is malformed, late or not proven is dropped and never disturbs other
+ * requests: unproven connections (strangers) have their own limited number of places and little memory each, and a new
+ * stranger replaces the oldest.
  *
  * A request that arrived by a deadline counts, even if this thread was delayed beyond the deadline: each turn reads
  * the clock, then polls, then reads all that has arrived, and only then reports that a rank is late. */
@@ -57,7 +58,7 @@ typedef struct RendezvousPeer {
     RendezvousRequest request;
     RendezvousProvenRequest asked;
     Hash key;            /* CLIENT_WAITING: the key whose value the client waits for */
-    char *buffer;        /* only of a rank: key and value, then the answer */
+    char *buffer;        /* only for a client that is a rank: its key and value, later the answer */
     size_t done, wanted; /* bytes read or written so far; bytes to read or write */
 } RendezvousPeer;
 
@@ -66,7 +67,8 @@ struct Rendezvous {
     int listener, stop;
     CommKey key;
     uint8_t secret[COMM_SECRET_BYTES];
-    uint64_t accept_after_usec; /* no accept before this time, after descriptors ran out */
+    /* after descriptors ran out: accept no connection before this time */
+    uint64_t accept_after_usec;
     pthread_t thread;
     bool started;
     /* Only the server thread uses the fields from here on. */
@@ -198,8 +200,8 @@ static void client_serve(Rendezvous *rendezvous, RendezvousPeer *client)
     client->deadline_usec = clock_boottime_usec() + argument * USEC_PER_MSEC;
 }
 
-/* Receives more bytes. Returns true when all wanted bytes have arrived; false when there are no
- * more yet, or the connection is closed. */
+/* Receives more bytes. Returns true when all wanted bytes have arrived; returns false when some
+ * have not arrived yet, or the connection is closed. */
 static bool client_receive(RendezvousPeer *client, void *to)
 {
     ssize_t n = recv(client->fd, (char *)to + client->done, client->wanted - client->done, 0);
@@ -245,8 +247,8 @@ static void client_read(Rendezvous *rendezvous, RendezvousPeer *client)
         client_serve(rendezvous, client);
 }
 
-/* Closes the oldest stranger if there are too many. The newest ones still have most of their 2 s
- * left. */
+/* Closes the oldest stranger if there are too many strangers. The newest strangers still have most
+ * of their 2 s left. */
 static void make_room(Rendezvous *rendezvous)
 {
     if (count_clients(rendezvous, true) < STRANGERS_MAX)
@@ -260,11 +262,11 @@ static void make_room(Rendezvous *rendezvous)
             (rendezvous->n_clients - i) * sizeof(RendezvousPeer));
 }
 
-/* Returns false when there is no new connection. */
+/* Accepts a new connection. Returns false when there is no connection to accept. */
 static bool client_accept(Rendezvous *rendezvous)
 {
     _cleanup_fd_ int fd = accept4(rendezvous->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) { /* the caller has closed already, or descriptors are short */
+    if (fd < 0) { /* the caller has closed its connection, or the process is out of descriptors */
         if (errno != ECONNABORTED && errno != EAGAIN && errno != EINTR)
             rendezvous->accept_after_usec = clock_boottime_usec() + ACCEPT_PAUSE_USEC;
         return false;
@@ -294,7 +296,7 @@ static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short
         client_read(rendezvous, client);
     else if (events && client->state == CLIENT_WRITING)
         client_write(client);
-    else if (events) /* a waiting client sends nothing more: it closed the connection */
+    else if (events) /* a waiting client sends nothing more, so it closed the connection */
         client_close(client);
 }
 
@@ -348,12 +350,14 @@ static void *serve_rendezvous(void *arg)
         const uint64_t now = clock_boottime_usec();
         int timeout = poll_prepare(rendezvous, now);
         size_t n = rendezvous->n_clients;
+        /* out of memory: the store ends, and the ranks stop waiting at their own deadlines */
         if (poll(rendezvous->polled, 2 + n, timeout) < 0 && errno != EINTR)
-            return NULL; /* ENOMEM: the ranks stop waiting at their own deadlines */
+            return NULL;
         if (rendezvous->polled[0].revents)
             return NULL;
         for (size_t i = 0; i < n; i++) {
-            if (rendezvous->clients[i].fd >= 0) /* an answer in this turn may have closed it */
+            /* an answer in this turn may have closed this client */
+            if (rendezvous->clients[i].fd >= 0)
                 client_advance(rendezvous, &rendezvous->clients[i],
                                rendezvous->polled[2 + i].revents);
         }
@@ -399,7 +403,8 @@ int rendezvous_new(const char *bind_address, int world_size, const CommKey *key,
         return error_errno(err, -errno, "rendezvous store: eventfd");
 
     sigset_t all, before;
-    (void)sigfillset(&all); /* the main thread handles signals; neither call can fail */
+    /* signals are for the main thread, not for the new thread; neither call can fail */
+    (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     r = -pthread_create(&rendezvous->thread, NULL, serve_rendezvous, rendezvous);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* cannot fail */
@@ -417,7 +422,8 @@ Rendezvous *rendezvous_free(Rendezvous *rendezvous)
     if (rendezvous->started) {
         uint64_t one = 1;
         (void)!write(rendezvous->stop, &one, sizeof(one)); /* the counter is 0, so adding 1 works */
-        (void)pthread_join(rendezvous->thread, NULL);      /* the thread runs, and is joined once */
+        /* cannot fail: only this line joins the thread */
+        (void)pthread_join(rendezvous->thread, NULL);
     }
     for (size_t i = 0; i < rendezvous->n_clients; i++)
         client_close(&rendezvous->clients[i]);

@@ -22,8 +22,8 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, void *userdata)
 
 static void reply_grant(int64_t id) { reply_grant_of(id, 10); }
 
-/* The member that answers the keep-alive may be deposed when the quorum answers: two answers of
- * different terms are not a renewal. */
+/* The member that answered the keep-alive may have been deposed before the read is answered: two
+ * answers of different terms do not renew the lease. */
 static void a_renewal_of_two_terms_is_none(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -68,7 +68,8 @@ static void a_deadline_counts_from_the_send(_unused_ void **state)
     reply_keep_alive(77, 10, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(etcd_lease_deadline_usec(lease) <= sent_usec + 10 * USEC_PER_SEC);
-    (void)await_asked("LeaseKeepAlive"); /* the next renewal is counted from then, too */
+    /* the time of the next renewal is counted from sent_usec, too */
+    (void)await_asked("LeaseKeepAlive");
     assert_near(clock_boottime_usec(), sent_usec + 10 * USEC_PER_SEC / 4);
 }
 
@@ -78,7 +79,7 @@ static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
     open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
-    reply_keep_alive(77, 0, 2); /* TTL 0: there is no such lease */
+    reply_keep_alive(77, 0, 2); /* TTL 0 means that the lease does not exist */
     reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_lost, 1);
     assert_int_equal(etcd_lease_id(lease), 0);
@@ -88,7 +89,7 @@ static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
     assert_int_equal(etcd_lease_id(lease), 78);
 }
 
-/* The only member may be slow: the next request is sent while there is still time. */
+/* The only member may be slow: the request is sent again before the lease runs out. */
 static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -100,7 +101,7 @@ static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
     assert_null(first->wire); /* the first request was given up */
     reply_keep_alive(77, 10, 2);
     reply_range(await_asked("Range"), 5, 2);
-    if (seen.n_renewed == 0) /* only the first request's witness was answered */
+    if (seen.n_renewed == 0) /* the answer went to the first request's witness */
         reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(clock_boottime_usec() < etcd_lease_deadline_usec(lease));
@@ -131,7 +132,7 @@ static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 100);
     for (int i = 0; i < 9; i++) {
-        const uint64_t term = i == 7 ? 2 : 3; /* all answers but one are of another term */
+        const uint64_t term = i == 7 ? 2 : 3; /* only the answer of turn 7 is of the same term */
         reply_keep_alive(77, 100, 2);
         failed_usec = clock_boottime_usec();
         reply_range(await_asked("Range"), 5, term);
@@ -151,7 +152,7 @@ static void an_answer_to_another_lease_is_none(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 2);
     reply_keep_alive(76, 10, 2);
     assert_int_equal(seen.n_renewed, 0);
-    stream->n_asked++; /* the renewal still waits for an answer */
+    stream->n_asked++; /* lets reply_keep_alive() answer the same renewal again */
     reply_keep_alive(77, 10, 2);
     assert_int_equal(seen.n_renewed, 1);
 }
@@ -177,8 +178,8 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 {
 }
 
-/* A candidate's key was deleted before the answer to its write came, and the watch began after
- * both: the candidate stands again. */
+/* A candidate's key was written and deleted before the watch began, so no event shows the key: the
+ * candidate stands again. */
 static void a_candidate_whose_key_nobody_shows_stands_again(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -249,11 +250,11 @@ static void say_event(AskedCall *call, const char *key, int64_t revision, bool m
     part.fragment = more;
     part.n_events = 1;
     part.events = puts;
-    call->n_asked++; /* a message without a request */
+    call->n_asked++; /* lets reply() send a message without a request */
     reply(call, &part.base);
 }
 
-/* A watch that received an event has IDLE_SEC from then, and is then asked for progress. */
+/* The client asks a watch for progress IDLE_SEC after the watch's last event. */
 static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -281,7 +282,8 @@ static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
     reply_created();
     say_event(stream, "/p/a", 6, true);
     assert_int_equal(seen.n_calls, 0);
-    say_event(stream, "/p/a", 7, true); /* an event of 7 shows that 6 is complete */
+    /* an event of revision 7 shows that revision 6 is complete */
+    say_event(stream, "/p/a", 7, true);
     assert_int_equal(seen.n_calls, 1);
     say_event(stream, "/p/b", 7, true);
     say_event(stream, "/p/c", 7, false);
@@ -310,7 +312,7 @@ static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
     AskedCall *stream = await_asked("Watch");
     reply_created();
     say_event(stream, "/p/a", 6, true);
-    stream->n_asked++; /* the stream ends without a request */
+    stream->n_asked++; /* lets refuse_watch() end the stream without a request */
     refuse_watch();
     reply_range(await_asked("Range"), 7, 2);
     stream = await_asked("Watch");
@@ -383,7 +385,7 @@ static void an_older_answer_takes_no_revision_back(_unused_ void **state)
     etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 5}, on_other_history, NULL);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
     AskedCall *older = await_asked("Range");
-    older->n_answered++; /* the answer waits */
+    older->n_answered++; /* the fixture gives no answer to this request yet */
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &second, NULL), 0);
     reply_range(await_asked("Range"), 20, 2);
     assert_int_equal(second, 20);
@@ -399,7 +401,8 @@ static void on_each_history(_unused_ const EtcdHistory *was, _unused_ const Etcd
     ++*(int *)userdata;
 }
 
-/* Two reads were sent before etcd was restored: the other history is reported once. */
+/* Two reads sent before etcd was restored return another history: the client reports that only
+ * once. */
 static void one_other_history_is_told_once(_unused_ void **state)
 {
     int64_t first = 0, second = 0;
@@ -417,7 +420,7 @@ static void one_other_history_is_told_once(_unused_ void **state)
 
 /* ---- members ---- */
 
-/* A client leaves a member that is down, whichever of the two it begins with. */
+/* A client leaves a member that is down, whichever of the two members the client begins with. */
 static void a_member_that_is_down_is_left(_unused_ void **state)
 {
     for (size_t down = 0; down < 2; down++) {

@@ -14,7 +14,8 @@ static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
 
 /* ---- elections ---- */
 
-static char scenario[256]; /* reports of the election: "+KEY@TERM" and "-KEY@TERM" */
+/* the election's reports: "+KEY@TERM" leads, "-KEY@TERM" leads no more */
+static char scenario[256];
 
 static void on_election(bool leading, const char *key, int64_t term, _unused_ void *userdata)
 {
@@ -23,7 +24,8 @@ static void on_election(bool leading, const char *key, int64_t term, _unused_ vo
                    (long long)term);
 }
 
-/* Several changes in one message. If `more` is set, further changes of the last revision may follow. */
+/* One of several changes in a message. If say_changes() gets `more`, further changes of the last revision may
+ * follow. */
 typedef struct Change {
     const char *key;
     int64_t created, revision; /* created 0: the key was deleted */
@@ -53,7 +55,7 @@ static void say_changes(AskedCall *stream, const Change *changes, size_t n, bool
     part.fragment = more;
     part.n_events = n;
     part.events = events;
-    stream->n_asked++; /* a message without a request */
+    stream->n_asked++; /* lets reply() send a message without a request */
     reply(stream, &part.base);
 }
 
@@ -76,7 +78,7 @@ static AskedCall *stand_behind(const char *other, const char *third)
     return stream;
 }
 
-/* A candidate leads only after all earlier candidates have gone, in whatever order they go. */
+/* A candidate leads only after all earlier candidates have gone, in whatever order those go. */
 static void the_eldest_candidate_leads(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", "/e/2");
@@ -98,7 +100,8 @@ static void the_eldest_candidate_leads(_unused_ void **state)
     assert_string_equal(scenario, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
 }
 
-/* The candidate's key was deleted and put again between two lists: that is another term. */
+/* The candidate's key was deleted and put again without an event of the deletion: a new term
+ * begins. */
 static void a_key_that_is_born_again_is_another_term(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/4d", NULL); /* the candidate's key, created at 2 */
@@ -113,7 +116,7 @@ static void other_leases_change_nothing(_unused_ void **state)
     const size_t n_txns = all_calls("Txn");
     etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, 77);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 76);
-    /* the lease that it has already */
+    /* a grant of the lease that the candidate has already */
     etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 77);
     etcd_election_lease_changed(NULL, ETCD_LEASE_LOST, 77);
     pass_usec(2 * USEC_PER_SEC);
@@ -129,7 +132,7 @@ static void other_leases_change_nothing(_unused_ void **state)
     assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 ");
 }
 
-/* Fails the awaited transaction. Returns how many milliseconds pass until the next one. */
+/* Fails the awaited transaction. Returns how many milliseconds pass until the next transaction. */
 static uint64_t fail_txn(void)
 {
     AskedCall *call = await_asked("Txn");
@@ -165,7 +168,7 @@ static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
 
 static int n_events;
 static EtcdEvent last_event;
-static char told_keys[128]; /* keys of the last report, each followed by a space */
+static char told_keys[128]; /* the keys of the watch's last report, each followed by a space */
 
 static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                       _unused_ bool initial, _unused_ void *userdata)
@@ -185,7 +188,7 @@ static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revisi
     }
 }
 
-/* The watch knows which keys exist when keys appear and vanish before, between and after the others. */
+/* The watch knows which keys exist when keys appear and vanish before, between and after the other keys. */
 static void a_watch_knows_what_is_there(_unused_ void **state)
 {
     static const char *const keys[] = {"/p/a", "/p/b", "/p/c", "/p/d", "/p/e", "/p/f", "/p/g"};
@@ -237,7 +240,8 @@ static void a_revision_of_many_keys_is_known(_unused_ void **state)
 {
     static const Change changes[] = {{"/p/0", 12, 12}, {"/p/b", 0, 12}, {"/p/c", 12, 12}};
     AskedCall *stream = begin_watch("/p/a", "/p/b");
-    assert_string_equal(told_keys, "/p/a /p/b "); /* both of one revision, in the order of keys */
+    /* the list reports both keys at once, in the order of keys */
+    assert_string_equal(told_keys, "/p/a /p/b ");
     say_changes(stream, changes, 3, false);
     assert_int_equal(n_events, 5);
     assert_string_equal(told_keys, "/p/0 /p/b /p/c ");
@@ -263,15 +267,16 @@ static void the_end_of_an_unknown_key_makes_none(_unused_ void **state)
     assert_int_equal(n_events, before); /* a further deletion is not reported */
 }
 
-/* The stream ends within a message whose earlier part was reported: the rest is forgotten with the
- * stream. */
+/* The stream ends before its last revision is complete: the changes that were not reported yet are
+ * dropped. */
 static void half_a_message_is_forgotten_with_its_stream(_unused_ void **state)
 {
     static const Change parts[] = {{"/p/b", 10, 10}, {"/p/c", 11, 11}, {"/p/d", 12, 12}};
     static const Change after[] = {{"/p/e", 41, 41}, {"/p/f", 42, 42}, {"/p/g", 42, 42}};
     AskedCall *stream = begin_watch("/p/a", NULL);
     say_changes(stream, parts, 3, true);
-    assert_int_equal(n_events, 3); /* 12 may be incomplete */
+    /* revision 12 may be incomplete, so its event is not reported yet */
+    assert_int_equal(n_events, 3);
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
     reply_page(40, false, "/p/a", "/p/b");
     const int before = n_events;
@@ -301,7 +306,7 @@ static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const Etc
 }
 
 /* Only the request that the silent member has not answered is sent to another member; a watch that
- * gets events stays. */
+ * gets events stays with its member. */
 static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
 {
     int n_read = 0;
@@ -316,7 +321,8 @@ static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
     assert_int_not_equal(await_asked("Range")->member, stream->member);
     const size_t n_lists = all_calls("Range");
     pass_usec(2200 * USEC_PER_MSEC);
-    assert_int_equal(all_calls("Range"), n_lists + 1); /* the read, but no new list */
+    /* only the read was sent again; the watch did not list again */
+    assert_int_equal(all_calls("Range"), n_lists + 1);
     assert_int_equal(await_asked("Range")->member, stream->member);
     assert_non_null(stream->wire);
     assert_true(etcd_watch_connected(watch));

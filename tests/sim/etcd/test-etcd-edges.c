@@ -107,7 +107,7 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
     assert_int_equal(first.n, 1);
     assert_int_equal(first.r, -ETIMEDOUT);
     assert_int_equal(all_calls("Range"), 0);
-    if (second.n == 0) { /* unless the same silence has ended it, too */
+    if (second.n == 0) { /* false if the member's silence has ended this call, too */
         reply_token("first");
         reply_range(await_asked("Range"), 5, 2);
         assert_int_equal(second.r, 0);
@@ -115,8 +115,9 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
         assert_int_equal(second.r, -ETIMEDOUT);
 }
 
-/* Refusals, of which two request another token: to a client without a user, and to a client that
- * gets a new token each time. A refusal that stays is reported. */
+/* Each refusal is tested on a client without a user, and on a client that gets a new token each
+ * time. After two of the refusals the client requests another token. A refusal that stays is
+ * reported. */
 static void a_refusal_that_stays_is_told(_unused_ void **state)
 {
     static const struct {
@@ -159,7 +160,7 @@ static void on_status(int r, const Error *err, const EtcdStatus *status, void *u
     ((Heard *)userdata)->revision = status ? (int64_t)status->member : -1;
 }
 
-/* A status request needs no token, as a member without a quorum cannot give one. */
+/* A status request needs no token, because a member without a quorum cannot give a token. */
 static void a_status_needs_no_token(_unused_ void **state)
 {
     Heard heard = {0};
@@ -201,7 +202,8 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
         compares[at].key = "/k";
         ops[at].key = "";
         assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
-        ops[at] = (EtcdOp){.kind = ETCD_DELETE_PREFIX, .key = ""}; /* would delete all keys */
+        /* an empty prefix would delete all keys */
+        ops[at] = (EtcdOp){.kind = ETCD_DELETE_PREFIX, .key = ""};
         assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
         ops[at] = (EtcdOp){.kind = ETCD_GET, .key = "/k"};
     }
@@ -214,8 +216,8 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
     assert_int_equal(heard.r, 0);
 }
 
-/* The result contains what each read of the transaction found, in order; the other operations add
- * nothing. */
+/* The result contains the keys that each read of the transaction found, in the order of the reads;
+ * the other operations add nothing. */
 static void a_transaction_hands_out_what_it_read(_unused_ void **state)
 {
     const EtcdOp ops[] = {{.kind = ETCD_GET, .key = "/a"},
@@ -338,7 +340,7 @@ static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
         pass_usec(100 * USEC_PER_MSEC);
     }
     pass_usec(400 * USEC_PER_MSEC);
-    assert_true(all_calls("Range") > READS); /* all are sent to the other member */
+    assert_true(all_calls("Range") > READS); /* all reads are sent again, to the other member */
     assert_int_equal(open_calls("Range"), READS);
     for (int i = 0; i < READS; i++)
         reply_range(await_asked("Range"), 5, 2);
@@ -372,7 +374,7 @@ static void a_client_that_waits_for_nothing_sleeps(_unused_ void **state)
     const uint64_t until_usec = loops_now_usec() + 60 * USEC_PER_SEC;
     while (loops_run(until_usec))
         n++;
-    assert_in_range(n, 0, 3); /* the last checks for a silent member */
+    assert_in_range(n, 0, 3); /* the last checks of whether the member is silent */
 }
 
 /* ---- leases ---- */
@@ -412,7 +414,7 @@ static void on_request(_unused_ const char *method, int r, _unused_ uint64_t too
     ++*(int *)userdata;
 }
 
-/* A grant that was tried twice may be of either try: its TTL counts from the try that was answered. */
+/* A grant is requested twice, and either try may be answered: the TTL counts from the try that was answered. */
 static void a_grant_counts_from_its_own_try(_unused_ void **state)
 {
     int n_requests = 0;
@@ -434,7 +436,7 @@ static void a_grant_counts_from_its_own_try(_unused_ void **state)
                     now_usec + 2600 * USEC_PER_MSEC);
 }
 
-/* A loss is reported once, and there is no lease until another one is granted. */
+/* A loss is reported once, and there is no lease until another lease is granted. */
 static void a_lost_lease_is_none(_unused_ void **state)
 {
     open_client(answers_endpoint, NULL);

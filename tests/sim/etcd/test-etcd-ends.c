@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-ends.c - after a call, a watch, a lease or an election is freed, in any state and even
- * within its own handler, there is no RPC, no retry timer and no callback of it. */
+ * within its own handler, no RPC, retry timer or callback of that object remains. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
 #include <string.h>
 
 static EtcdCall *call;
-static int n_heard;         /* callbacks of the objects that are freed later */
-static bool frees_itself;   /* frees the object in its next callback */
-static EtcdLeaseState last; /* last state of the lease */
+static int n_heard;         /* the number of callbacks of the objects that a test frees */
+static bool frees_itself;   /* the next callback frees its own object */
+static EtcdLeaseState last; /* the lease's last reported state */
 
 static void on_range(_unused_ int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
                      _unused_ void *userdata)
@@ -276,14 +276,14 @@ static void what_is_freed_asks_for_nothing_and_hears_nothing(_unused_ void **sta
     }
 }
 
-/* Objects may be freed after their client; without it they send nothing. */
+/* Objects may be freed after their client; without the client they send nothing. */
 static void what_is_left_without_its_client_is_quiet(_unused_ void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(doing); i++) {
         doing[i]();
         const int n_before = n_heard;
         etcd = etcd_free(etcd);
-        call = NULL; /* freed with its client */
+        call = NULL; /* the client has freed its calls */
         const size_t n_asked = asked();
         pass_usec(120 * USEC_PER_SEC);
         assert_int_equal(open_calls(NULL), 0);
@@ -342,8 +342,8 @@ static Pb__Event put_of(Pb__KeyValue *kv, int64_t revision)
     return put;
 }
 
-/* A watch may be freed in its handler: at its list, and at the first of three revisions that
- * arrived together. */
+/* A watch may be freed in its handler: when it reports its list, and when it reports the first of
+ * three revisions that arrived together. */
 static void a_watch_may_be_freed_in_its_handler(_unused_ void **state)
 {
     list();
@@ -411,7 +411,7 @@ static void an_election_may_be_freed_in_its_handler(_unused_ void **state)
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
     expect_quiet_election(3);
 
-    /* the key has a new create revision by now: another term */
+    /* the key has a new create revision by now, so the list shows another term */
     leading();
     AskedCall *stream = await_asked("Watch"); /* a request for progress */
     frees_itself = true;

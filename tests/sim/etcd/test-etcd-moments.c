@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-moments.c - libetcd against the model of etcd, at moments that a test cannot choose
- * with a real etcd: between two pages, between a write and its answer, while a watch is
+ * with a real etcd, such as between two pages, between a write and its answer, or while a watch is
  * disconnected. */
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -195,8 +195,8 @@ static void a_delete_takes_no_longer_name(_unused_ void **state)
     assert_string_equal(seen.last, "/p/ab");
 }
 
-/* The client does not send such a write again: the second attempt would fail because of the first,
- * as if another client had been first. */
+/* The client does not send a write again whose answer was lost: the second attempt would fail
+ * because of the first, as if another client had written first. */
 static void a_write_whose_answer_is_lost_is_neither_done_nor_not(_unused_ void **state)
 {
     const EtcdCompare absent = {.key = "/p/a", .target = ETCD_CREATE_REVISION, .equals = 0};
@@ -294,7 +294,8 @@ static void a_deleted_key_is_not_known(_unused_ void **state)
     assert_int_equal(seen.n, 3); /* puts of a and b, and one delete of a */
 }
 
-/* Both events come in one call: the delete, with its own revision, before the put. */
+/* Both events come in one call of the handler: first the delete, with its own revision, then the
+ * put. */
 static void
 a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both(_unused_ void **state)
 {
@@ -319,7 +320,7 @@ a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both(_unused_ voi
     assert_int_equal(seen.of[n_before + 1].revision, reborn);
 }
 
-/* A watch of one key reports no key with a longer name, neither when it changes nor in a list. */
+/* A watch of one key never reports a key with a longer name, neither as a change nor in a list. */
 static void a_watch_of_one_key_tells_of_no_longer_name(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -376,7 +377,7 @@ static void who_loses_the_lease_leads_no_more(_unused_ void **state)
     SeenTerm seen = {0};
     win(&seen);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, etcd_lease_id(lease) + 1);
-    assert_true(seen.leading); /* another lease was lost */
+    assert_true(seen.leading); /* the lost lease is not the candidate's */
     etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, etcd_lease_id(lease));
     assert_true(seen.leading);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, etcd_lease_id(lease));
@@ -384,7 +385,7 @@ static void who_loses_the_lease_leads_no_more(_unused_ void **state)
     assert_int_equal(seen.n_lost, 1);
 }
 
-/* The deletion and the new key come in one call of the watch: that is another term. */
+/* The deletion and the new key come in one call of the watch: a new term begins. */
 static void a_key_that_was_born_again_is_another_term(_unused_ void **state)
 {
     char key[32];
@@ -418,16 +419,16 @@ static void a_value_that_changes_while_another_is_written_is_written(_unused_ vo
     win(&seen);
     network_clog(READER, 0, USEC_PER_SEC / 5);
     etcd_election_change(election, "two");
-    run_for_msec(250); /* the write is in flight, or written but not answered */
+    run_for_msec(250); /* the write is on its way, or is done but not answered yet */
     etcd_election_change(election, "three");
     run_for_msec(3000);
     assert_int_equal(etcd_get(clients[WRITER], "/e/", true, on_value, value, NULL), 0);
     run_for_msec(1000);
     assert_string_equal(value, "three");
-    assert_int_equal(seen.n_won, 1); /* still in the same term */
+    assert_int_equal(seen.n_won, 1); /* the candidate leads in the same term as before */
 }
 
-/* Loses the requests that are on the way to the member, and resets their connection. */
+/* Loses the requests that are on the way to the member, and resets the reader's connection. */
 static void lose_requests(void)
 {
     network_cut(READER, 0, NETWORK_TO_MEMBER, true);

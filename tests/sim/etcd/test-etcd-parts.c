@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-parts.c - a missing answer is not taken for an answer: each call to etcd is refused,
- * times out, or is answered with nothing, with garbage or with a part of an answer. The caller is
- * never told that a key is absent, a guard failed, a lease is lost, a write is done or a leader is
- * deposed, unless etcd says so. */
+/* test-etcd-parts.c - libetcd does not take a missing answer for an answer. Each call to etcd is
+ * refused, times out, or is answered with nothing, with garbage or with a part of an answer. The
+ * caller is never told that a key is absent, a guard failed, a lease is lost, a write is done or a
+ * leader is deposed, unless etcd says so. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -133,8 +133,9 @@ static void fail_to_answer(AskedCall *call, NoAnswer how)
     }
 }
 
-/* Fails each request of the call in this way until the caller gets a result. It stops in the last
- * moment of the call's 5 s, in which the call may be given up while it is being failed. */
+/* Fails each request of the call in the way `how` until the caller gets a result. Stops shortly
+ * before the call's deadline of 5 s, because the client may give up a request while the test fails
+ * it. */
 static void fail_until_heard(const char *method, NoAnswer how, const Heard *heard)
 {
     const uint64_t begun_usec = clock_boottime_usec();
@@ -165,7 +166,8 @@ static void ask(const char *method, Heard *heard)
         assert_int_equal(etcd_status(etcd, on_status, heard, NULL), 0);
 }
 
-/* Whichever way a call is not answered, it ends with an error and without a result. */
+/* A call that gets no answer ends with an error and without a result, in whichever way the answer
+ * is missing. */
 static void no_call_makes_an_answer_of_none(_unused_ void **state)
 {
     static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
@@ -230,7 +232,8 @@ static void an_answer_that_ends_badly_is_none(_unused_ void **state)
 
 /* ---- reads ---- */
 
-/* A page says that there is more, but contains no key after which the next page would begin. */
+/* A page says that there are more keys, but contains no key after which the next page would
+ * begin. */
 static void pages_without_a_key_are_not_the_end(_unused_ void **state)
 {
     for (int n_before = 0; n_before < 2; n_before++) {
@@ -299,9 +302,8 @@ static void a_transaction_without_all_its_results_is_not_known(_unused_ void **s
     assert_true(heard.r == 0 && heard.has_result && !heard.succeeded);
 }
 
-/* The first answer is lost. A caller that sends the transaction again gets the result of the second
- * attempt only, whose guard fails because of the first.
- */
+/* The first answer is lost. A caller that sends the transaction again gets only the result of the
+ * second attempt, whose guard fails because of the first attempt. */
 static void a_transaction_that_is_sent_again_is_another_one(_unused_ void **state)
 {
     Heard first, second;
@@ -340,7 +342,7 @@ static void a_list_without_an_answer_deletes_nothing(_unused_ void **state)
     }
 }
 
-/* A stream that ends deletes no key, whatever its last message. */
+/* When a stream ends, no known key counts as deleted, whatever the stream's last message is. */
 static void a_stream_that_ends_deletes_nothing(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -456,7 +458,7 @@ static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
     assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC, 6 * USEC_PER_SEC);
 }
 
-/* A refusal of one page that was answered in the end is not reported as the reason why the next
+/* One page was refused and then answered. The refusal is not reported as the reason why the next
  * page fails. */
 static void each_page_has_its_own_reason(_unused_ void **state)
 {
@@ -489,8 +491,8 @@ static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state
     }
 }
 
-/* A silent member is left after a third of the deadline (plus the interval of the check), however
- * many requests are sent to it meanwhile. */
+/* The client leaves a silent member after a third of the deadline (plus the interval between two
+ * checks), however many requests it sends to the member meanwhile. */
 static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
 {
     enum { READS = 25 };

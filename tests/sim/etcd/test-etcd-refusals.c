@@ -113,7 +113,7 @@ static void a_stream_whose_token_is_no_good_gets_another(_unused_ void **state)
     }
 }
 
-/* Members may refuse each new token: then the call ends, and does not retry for ever. */
+/* Members may refuse each new token: then the call ends instead of retrying for ever. */
 static void tokens_that_are_all_refused_end_the_call(_unused_ void **state)
 {
     Seen seen;
@@ -129,7 +129,7 @@ static void tokens_that_are_all_refused_end_the_call(_unused_ void **state)
     assert_true(clock_boottime_usec() < begun_usec + 2 * USEC_PER_SEC);
 }
 
-/* Another token does not give the user a right, so the refusal is reported at once. */
+/* Another token would not give the user the missing right, so the refusal is reported at once. */
 static void what_a_user_may_not_do_is_told_at_once(_unused_ void **state)
 {
     Seen seen;
@@ -146,7 +146,7 @@ static void what_a_user_may_not_do_is_told_at_once(_unused_ void **state)
     assert_int_equal(all_calls("Authenticate"), 1);
 }
 
-/* All waiting calls get the error, and the next call requests a token anew. */
+/* All waiting calls get the error, and the next call requests a token again. */
 static void a_wrong_password_is_told_to_all_who_wait(_unused_ void **state)
 {
     Seen seen[3];
@@ -177,7 +177,7 @@ static void on_refused(int r, _unused_ const Error *err, _unused_ const EtcdRang
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_refused, NULL, NULL), 0);
 }
 
-/* A call that begins in the handler of a refused one waits for the next token request. */
+/* A call that begins in the handler of a refused call waits for the next token request. */
 static void who_asks_again_when_refused_waits_for_the_next_token(_unused_ void **state)
 {
     open_client(answers_endpoint, "node");
@@ -225,14 +225,16 @@ static void a_token_is_asked_for_once(_unused_ void **state)
 
 /* ---- which refusals are reported, and which are retried ---- */
 
-/* The results of a read and of a write; AGAIN: the request is sent again. */
+/* The result of a read and the result of a write for each refusal; AGAIN: the client sends the
+ * request again. */
 enum { AGAIN = 1 };
 static const struct {
     WireCode code;
     const char *text;
     int read, written;
 } answers[] = {
-    {WIRE_UNAVAILABLE, "etcdserver: no leader", AGAIN, AGAIN}, /* no leader has processed it */
+    /* no leader has processed the request */
+    {WIRE_UNAVAILABLE, "etcdserver: no leader", AGAIN, AGAIN},
     {WIRE_UNAVAILABLE, "etcdserver: request timed out", AGAIN, -ETIMEDOUT},
     {WIRE_UNAVAILABLE, "etcdserver: leader changed", AGAIN, -ETIMEDOUT},
     {WIRE_UNAVAILABLE, "Socket closed", AGAIN, -ECONNREFUSED},
@@ -298,7 +300,8 @@ static void a_call_that_is_refused_until_its_deadline_says_why(_unused_ void **s
     assert_in_range(all_calls("Range"), 10, 60); /* pauses of 100 ms and more */
 }
 
-/* A read is sent again; a write may have been done, so it fails; a stream ends. */
+/* After an answer of bytes that are not a message, a read is sent again, a write fails (it may have
+ * been done), and a stream ends. */
 static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state)
 {
     Seen seen;
@@ -329,8 +332,8 @@ static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state
 
 /* ---- members ---- */
 
-/* The member answers other calls, so it is not silent: the slow read is given up at its deadline,
- * and the next read goes to another member. */
+/* The member answers other calls, so it does not count as silent. But one read gets no answer until
+ * its deadline: the next read goes to another member. */
 static void a_member_that_kept_a_call_waiting_is_left(_unused_ void **state)
 {
     Seen slow, other;
@@ -385,7 +388,7 @@ static void a_stream_that_its_member_ends_goes_to_another(_unused_ void **state)
     assert_int_not_equal(await_asked("Watch")->member, lost);
 }
 
-/* The member has refused a request, but works: the client stays with it. */
+/* The member has refused a request, but works: the client stays with the member. */
 static void an_answer_that_says_no_leaves_no_member(_unused_ void **state)
 {
     static const struct {
@@ -428,7 +431,7 @@ static void a_member_that_was_down_is_tried_before_one_without_a_leader(_unused_
 }
 
 /* One member was silent, and is avoided for five seconds; the other has no leader, and is avoided
- * for one. */
+ * for one second. */
 static void of_members_that_are_left_the_next_to_be_back_is_asked(_unused_ void **state)
 {
     Seen seen;
@@ -474,7 +477,7 @@ static void a_quiet_member_is_kept(_unused_ void **state)
     assert_int_equal(all_calls("Range"), 1);
 }
 
-/* The answer that a watch has begun may be missing, too: then the watch is begun anew. */
+/* If etcd does not even answer that the watch has begun, the client begins the watch again. */
 static void a_watch_that_never_begins_is_begun_anew(_unused_ void **state)
 {
     Seen seen;
@@ -545,7 +548,8 @@ static void a_grant_that_fails_is_tried_ever_later(_unused_ void **state)
     reply_grant_of(77, 10);
     reply_keep_alive(77, 0, 2);
     reply_range(await_asked("Range"), 5, 2);
-    refuse_and_expect_pauses("LeaseGrant", WIRE_UNKNOWN); /* the pauses begin anew */
+    /* the pauses start again at the shortest */
+    refuse_and_expect_pauses("LeaseGrant", WIRE_UNKNOWN);
 }
 
 static void begin_election(void)
@@ -562,7 +566,7 @@ static void a_candidate_that_is_refused_tries_ever_later(_unused_ void **state)
 {
     begin_election();
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);
-    /* with another lease the pauses begin anew */
+    /* with another lease the pauses start again at the shortest */
     etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78);
     pass_usec(10 * USEC_PER_MSEC);
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);

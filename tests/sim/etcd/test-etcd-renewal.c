@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which
- * stream; which answers renew it, the only answer that means its loss, how long pauses may be, and
- * what an observer of requests gets. */
+ * stream; which answers renew the lease, which answer alone means its loss, how long pauses may be,
+ * and what an observer of requests is told. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -47,14 +47,15 @@ static void hold(int64_t ttl_sec)
     reply_grant_of(77, ttl_sec);
 }
 
-/* Asserts that it is that time, or later by at most the time of an answer. */
+/* Asserts that the time is now wanted_usec, or later by at most the time that an answer takes. */
 static void assert_now(uint64_t wanted_usec)
 {
     assert_in_range(clock_boottime_usec() + 5 * USEC_PER_MSEC, wanted_usec,
                     wanted_usec + 20 * USEC_PER_MSEC);
 }
 
-/* Gives both answers to the awaited renewal. Returns when its request came. */
+/* Gives both answers to the awaited renewal. Returns the time at which the renewal was
+ * requested. */
 static uint64_t renew(int64_t ttl_sec)
 {
     (void)await_asked("LeaseKeepAlive");
@@ -66,7 +67,7 @@ static uint64_t renew(int64_t ttl_sec)
 
 /* ---- the time of renewals ---- */
 
-/* A lease is renewed after each quarter of its TTL, whether the TTL is a second or minutes. */
+/* A lease is renewed after each quarter of its TTL, for TTLs from a second to minutes. */
 static void each_quarter_of_the_ttl_it_is_renewed(_unused_ void **state)
 {
     static const int64_t ttls[] = {1, 2, 3, 10, 60, 200};
@@ -105,7 +106,7 @@ static void a_slow_member_is_left_for_another(_unused_ void **state)
         hold(all[i].ttl_sec);
         AskedCall *slow = await_asked("LeaseKeepAlive"), *witness = await_asked("Range");
         const uint64_t asked_usec = clock_boottime_usec();
-        slow->n_answered++; /* the answer waits */
+        slow->n_answered++; /* the fixture gives no answer to this request yet */
         witness->n_answered++;
         AskedCall *other = await_asked("LeaseKeepAlive");
         assert_now(asked_usec + all[i].msec * USEC_PER_MSEC);
@@ -127,9 +128,8 @@ static void a_slow_member_is_left_for_another(_unused_ void **state)
     }
 }
 
-/* One member accepts no connection, and two were slow once each: the first of these two is tried
- * again while there is time.
- */
+/* One member accepts no connection, and two members were slow once each: the first slow member is
+ * tried again before the lease runs out. */
 static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
 {
     open_of(answers_all_endpoints, NULL);
@@ -152,7 +152,8 @@ static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
     assert_true(clock_boottime_usec() < deadline_usec);
 }
 
-/* While a renewal waits for a token, its time runs on: the client checks sixteen times per TTL. */
+/* The time in which a renewal waits for a token counts, too: the client checks sixteen times per
+ * TTL whether the renewal is late. */
 static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
 {
     open_of(answers_endpoint, "node");
@@ -171,8 +172,8 @@ static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
 
 /* ---- which answers renew a lease, and which mean its loss ---- */
 
-/* Answers of another term are not slowness: the client stays on the same stream of the same member.
- * Only an observer is told of the failed renewal. */
+/* A member whose answer is of another term does not count as slow: the client stays on the same
+ * stream of the same member. Only an observer is told of the failed renewal. */
 static void another_term_is_no_slowness(_unused_ void **state)
 {
     open_of(answers_endpoints, NULL);
@@ -188,7 +189,7 @@ static void another_term_is_no_slowness(_unused_ void **state)
     assert_int_equal(all_calls("LeaseKeepAlive"), 1);
 }
 
-/* Only one of the two answers does not renew the lease, whichever of them comes. */
+/* One of the two answers alone does not renew the lease, whichever answer it is. */
 static void one_answer_of_two_renews_nothing(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);
@@ -208,11 +209,13 @@ static void one_answer_of_two_renews_nothing(_unused_ void **state)
     }
     assert_int_equal(etcd_lease_deadline_usec(lease), deadline_usec);
     assert_int_equal(etcd_lease_id(lease),
-                     77); /* even after the lease's deadline: etcd has not reported a loss */
+                     /* the lease stays held even after its deadline, because etcd has not reported
+                      * its loss */
+                     77);
     assert_int_equal(seen.n_lost, 0);
 }
 
-/* A repeated answer counts only for the earlier renewal. */
+/* An answer that comes again counts only for the renewal that it answered first. */
 static void an_answer_counts_once(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);
@@ -256,8 +259,8 @@ static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
     }
 }
 
-/* A member may refuse the read of the witness: one log line says so, and does not contain the
- * secret that the client sent. */
+/* A member may refuse the witness's read: one log line reports the refusal, without the secret that
+ * the client sent. */
 static void a_right_that_is_missing_is_told_once(_unused_ void **state)
 {
     char text[4096] = "";
@@ -285,7 +288,8 @@ static void a_right_that_is_missing_is_told_once(_unused_ void **state)
 
 /* ---- pauses ---- */
 
-/* The pauses are 50, 100, 200, 400, 800, 1000, 1000 ms, and begin anew after a grant. */
+/* The pauses are 50, 100, 200, 400, 800, 1000, 1000 ms, and start again at the shortest after a
+ * grant. */
 static void grants_that_fail_have_growing_pauses(_unused_ void **state)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 800, 1000, 1000};
@@ -305,8 +309,8 @@ static void grants_that_fail_have_growing_pauses(_unused_ void **state)
     }
 }
 
-/* After a grant, however it was obtained, the pause after the first failed renewal is the shortest
- * one. No pause is longer than an eighth of the TTL. */
+/* After each grant, the pause after the first failed renewal is the shortest pause. No pause is
+ * longer than an eighth of the TTL. */
 static void renewals_that_fail_have_growing_pauses(_unused_ void **state)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 500, 500, 500};
@@ -336,8 +340,8 @@ static void on_txn(int r, _unused_ const Error *err, _unused_ const EtcdTxnResul
     *(int *)userdata = r;
 }
 
-/* A lease may be revoked while a renewal is in progress, and between two renewals. After that
- * nothing more is requested for it, and no other lease is. */
+/* A lease may be revoked while a renewal is in progress, and between two renewals. After that the
+ * client sends no request for the lease, and requests no other lease. */
 static void what_is_given_up_is_renewed_no_more(_unused_ void **state)
 {
     for (int is_waiting = 0; is_waiting < 2; is_waiting++) {

@@ -116,7 +116,7 @@ static void pages_follow_each_other(_unused_ void **state)
     assert_int_equal(seen.first.n_value, 1);
 }
 
-/* A single key that is too large fails: it is not requested for ever. */
+/* A read of a single key that is too large fails: the client does not request the key for ever. */
 static void a_key_that_is_too_large_fails(_unused_ void **state)
 {
     SeenRange seen = {0};
@@ -132,7 +132,7 @@ static void a_key_that_is_too_large_fails(_unused_ void **state)
     assert_false(is_asked("Range"));
 }
 
-/* If the revision of the pages is compacted, the read begins anew, and its result does not contain
+/* If the revision of the pages is compacted, the read starts again, and its result does not contain
  * the keys of the first pages twice. */
 static void pages_that_begin_anew_tell_nothing_twice(_unused_ void **state)
 {
@@ -222,7 +222,8 @@ static void a_transaction_is_asked_for_as_it_is(_unused_ void **state)
     assert_int_equal(seen.revision, 5);
 }
 
-/* A request for rights has a guard that can never hold, whatever the key is. */
+/* The transaction that asks for a user's rights writes nothing: its guard can never hold, whatever
+ * the key is. */
 static void a_question_for_rights_writes_nothing(_unused_ void **state)
 {
     SeenTxn seen = {0};
@@ -233,8 +234,8 @@ static void a_question_for_rights_writes_nothing(_unused_ void **state)
     assert_int_equal(t->compare[0]->target, PB__COMPARE__TARGET__VERSION);
     assert_int_equal(t->compare[0]->version, INT64_MAX);
     assert_int_equal(t->n_success, 2);
-    ASSERT_BYTES(t->success[0]->range->key, "/k"); /* the right to read, */
-    ASSERT_BYTES(t->success[1]->put->key, "/k");   /* the right to write */
+    ASSERT_BYTES(t->success[0]->range->key, "/k"); /* needs the right to read */
+    ASSERT_BYTES(t->success[1]->put->key, "/k");   /* needs the right to write */
     refuse(await_asked("Txn"), WIRE_PERMISSION_DENIED, "etcdserver: permission denied");
     assert_int_equal(seen.r, -EACCES);
 }
@@ -266,7 +267,7 @@ static EtcdStatus status_of(const char *first, const char *second)
     return ret;
 }
 
-/* A status has each field of the answer, and as many of the errors as fit. */
+/* The reported status has each field of the answer, and as many of the member's errors as fit. */
 static void a_member_says_how_it_is(_unused_ void **state)
 {
     char large[300];

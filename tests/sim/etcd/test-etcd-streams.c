@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-streams.c - watches, leases and elections: their requests, field by field, and what
- * they report. */
+/* test-etcd-streams.c - watches, leases and elections: their requests, field by field, and the
+ * events and states that they report. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -23,7 +23,7 @@ typedef struct SeenEvents {
     int n_calls, n_initial;
     size_t n;
     int64_t revision;
-    EtcdEventKind kind; /* of the last event */
+    EtcdEventKind kind; /* the kind of the last event */
     int64_t created, modified;
 } SeenEvents;
 
@@ -103,7 +103,7 @@ static void say_part(AskedCall *call, const char *key, bool deleted, int64_t rev
     part.fragment = more;
     part.n_events = key ? 1 : 0;
     part.events = events;
-    call->n_asked++; /* a message without a request */
+    call->n_asked++; /* lets reply() send a message without a request */
     reply(call, &part.base);
 }
 
@@ -147,7 +147,8 @@ static void a_watch_that_breaks_lists_again(_unused_ void **state)
     stream = await_asked("Watch"); /* after some time without events */
     const Pb__WatchRequest *request = (Pb__WatchRequest *)stream->request;
     assert_int_equal(request->request_case, PB__WATCH_REQUEST__REQUEST_PROGRESS);
-    say_part(stream, "/p/b", false, 20, false); /* not newer than the list */
+    /* an event that is not newer than the list is not reported */
+    say_part(stream, "/p/b", false, 20, false);
     assert_int_equal(seen.n, 3);
     const int n_calls = seen.n_calls;
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
@@ -185,7 +186,8 @@ static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *use
     ++*(int *)userdata;
 }
 
-/* A revision that a watch has shown did exist, so an older answer belongs to another history. */
+/* If a watch has shown a revision and a later answer has a lower revision, that answer is of
+ * another history. */
 static void what_a_watch_shows_is_history(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -316,8 +318,8 @@ static void a_candidate_puts_its_key_on_its_lease(_unused_ void **state)
     assert_int_equal(t->success[0]->put->lease, 78);
 }
 
-/* The watch shows the key before the first write's answer comes: no later event would cause the new
- * value to be written. */
+/* The watch shows the key before the first write's answer comes. So the client writes the new value
+ * when the answer comes, without waiting for an event. */
 static void a_value_that_changes_during_the_first_write_is_written(_unused_ void **state)
 {
     begin_lease(1000);
@@ -331,7 +333,7 @@ static void a_value_that_changes_during_the_first_write_is_written(_unused_ void
     assert_int_equal(txn_request()->compare[0]->create_revision, 2);
 }
 
-/* Each renewal is begun anew on a new stream, and no old stream stays open. */
+/* Each renewal is tried again on a new stream, and no old stream stays open. */
 static void a_witness_that_is_denied_leaves_no_stream(_unused_ void **state)
 {
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
@@ -363,7 +365,7 @@ static void a_lease_that_is_looked_at_is_renewed_at_once(_unused_ void **state)
     assert_int_equal(stream->n_asked, 2);
 }
 
-/* Witnesses end at their deadline, however long no answer comes. */
+/* The requests of witnesses end at their own deadline, even if no answer ever comes. */
 static void witnesses_without_an_answer_do_not_pile_up(_unused_ void **state)
 {
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
@@ -380,7 +382,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, answers_tear_down)
 #define CASE_OF_ONE(name)                                                                          \
-    cmocka_unit_test_setup_teardown(name, set_up_one, answers_tear_down) /* "one" member */
+    cmocka_unit_test_setup_teardown(name, set_up_one, answers_tear_down) /* etcd has one member */
     const struct CMUnitTest tests[] = {
         CASE(a_watch_begins_with_what_its_list_has),
         CASE(a_watch_of_one_key_asks_for_no_more),

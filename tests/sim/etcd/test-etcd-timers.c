@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-timers.c - timers that the loop refuses; when a silent member is left; a forbidden
- * action in a handler; and errors that a call must not carry over from its last request. */
+/* test-etcd-timers.c - tests timers that the loop refuses, when the client leaves a silent member,
+ * a forbidden action in a handler, and that a call does not report the error of an earlier
+ * request. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/loop.h"
@@ -45,7 +46,7 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 {
 }
 
-/* When the lease is lost, the next timer is refused: so the new grant finds no timer. */
+/* When the lease is lost, makes the loop refuse the next timer, which is that of the new grant. */
 static void on_lease(EtcdLeaseState is, _unused_ int64_t id, _unused_ void *userdata)
 {
     if (is == ETCD_LEASE_LOST)
@@ -62,7 +63,8 @@ static const EtcdOp get_a = {.kind = ETCD_GET, .key = "/p/a"};
 
 /* ---- a loop without memory ---- */
 
-/* Without a timer, an object is not begun: no callback runs, and nothing is left behind. */
+/* If an object gets no timer, its creation fails: no callback runs, and nothing of the object
+ * remains. */
 static void what_has_no_timer_is_not_begun(_unused_ void **state)
 {
     const EtcdOptions options = {.endpoints = answers_endpoint};
@@ -77,7 +79,8 @@ static void what_has_no_timer_is_not_begun(_unused_ void **state)
     assert_int_equal(etcd_txn(etcd, NULL, 0, &get_a, 1, on_txn, NULL, NULL), -ENOMEM);
     loop_refuse_timer(event, 1);
     assert_int_equal(etcd_revoke(etcd, 77, on_txn, NULL, NULL), -ENOMEM);
-    for (unsigned n = 1; n <= 2; n++) { /* the lease's timer, and that of its first request */
+    /* timer 1 is the lease's, timer 2 is that of its first request */
+    for (unsigned n = 1; n <= 2; n++) {
         loop_refuse_timer(event, n);
         assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), -ENOMEM);
         loop_refuse_timer(event, n);
@@ -94,7 +97,7 @@ static void what_has_no_timer_is_not_begun(_unused_ void **state)
                      -ENOMEM);
 }
 
-/* A grant without a timer is retried, like one that etcd has refused. */
+/* A grant that gets no timer is retried, like a grant that etcd has refused. */
 static void a_grant_without_a_timer_is_tried_again(_unused_ void **state)
 {
     begin(answers_endpoint, NULL);
@@ -112,7 +115,7 @@ static void a_grant_without_a_timer_is_tried_again(_unused_ void **state)
 /* ---- silence ---- */
 
 /* A silent member is left after a third of the deadline, not before. The client checks four times
- * in that time. */
+ * in that third. */
 static void a_silent_member_is_left_after_its_time(_unused_ void **state)
 {
     const EtcdOptions options = {.endpoints = answers_endpoints, .timeout_usec = 6 * USEC_PER_SEC};
@@ -160,7 +163,7 @@ static void free_client_too(EtcdLeaseState is, _unused_ int64_t id, _unused_ voi
         etcd = etcd_free(etcd);
 }
 
-/* A handler that frees its own client ends the program there, rather than later and elsewhere. */
+/* A handler that frees its own client ends the program at once, in that handler. */
 static void a_handler_that_frees_the_client_ends_the_program(_unused_ void **state)
 {
     for (int is_message = 0; is_message < 2; is_message++) {
@@ -217,7 +220,8 @@ static void on_history(_unused_ const EtcdHistory *was, _unused_ const EtcdHisto
     n_histories++;
 }
 
-/* The cluster's id in the answer to a transaction counts like that in the answer to a read. */
+/* The cluster id in the answer to a transaction counts like the cluster id in the answer to a
+ * read. */
 static void a_transaction_tells_of_another_history(_unused_ void **state)
 {
     Pb__ResponseHeader header = header_of(6, 2);

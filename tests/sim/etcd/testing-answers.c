@@ -20,8 +20,8 @@ EtcdWatch *watch;
 EtcdElection *election;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
-static AskedCall *answered;      /* NULL: no answer is to be sent */
-static ProtobufCMessage *answer; /* NULL: only the status, or garbage, is sent */
+static AskedCall *answered;      /* the call that is to be answered; NULL: no call */
+static ProtobufCMessage *answer; /* the message to send; NULL: only the status or garbage is sent */
 static bool is_garbage;
 static WireCode answer_code;
 static const char *answer_text;
@@ -59,7 +59,7 @@ int __wrap_vasprintf(char **ret, const char *format, va_list ap)
     return __real_vasprintf(ret, format, ap);
 }
 
-/* The variant that _FORTIFY_SOURCE calls. */
+/* The variant of vasprintf() that programs call when they are compiled with _FORTIFY_SOURCE. */
 int __wrap___vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
 {
     n_allocations++;

@@ -5,7 +5,7 @@
  *     reply(read, &(Pb__RangeResponse){...}.base);
  *
  * Ownership: answers_set_up() makes the network and a loop, answers_tear_down() frees them, the test's client and the
- *            objects that the test has made of it. An AskedCall is the fixture's, until then.
+ *            objects that the test has made of the client. Until then an AskedCall is the fixture's.
  * Units:     *_usec is virtual time.
  * Errors:    none: an error ends the test.
  * Threads:   one.
@@ -41,7 +41,8 @@ void open_client(const char *endpoints, const char *user);
 /* Frees the client and the objects made of it. */
 void close_client(void);
 
-/* Endpoints, in the form of EtcdOptions.endpoints: of the first member, of two, and of all. */
+/* The endpoints of the first member, of two members and of all members, in the form of
+ * EtcdOptions.endpoints. */
 extern const char answers_endpoint[], answers_endpoints[], answers_all_endpoints[];
 
 /* The member that accepts no new connection; SIZE_MAX: all accept. */
@@ -52,20 +53,21 @@ extern size_t answers_down;
 AskedCall *await_asked(const char *method);
 /* Returns whether a call of that method has an unanswered request now. */
 bool is_asked(const char *method);
-/* Sends the message, and ends a unary call. Borrows the message. Lets time pass until the client
- * has read it. */
+/* Sends the message, and ends the call if it is unary. Borrows the message. Lets time pass until
+ * the client has read the message. */
 void reply(AskedCall *call, const ProtobufCMessage *message);
-/* Ends the call with that status. */
+/* Ends the call with the status `code`. */
 void refuse(AskedCall *call, WireCode code, const char *text);
-/* Answers a unary call with the message, but ends it with that status, which makes the answer
- * invalid. */
+/* Answers a unary call with the message, but ends the call with the status `code`, which makes the
+ * answer invalid. */
 void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
                       const char *text);
 /* Sends bytes that are not a message. */
 void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
 
-/* Return how many calls of that method (NULL: of any) are open, and how many there were in total. */
+/* open_calls() returns how many calls of the method are open, all_calls() how many there were in total. method NULL:
+ * calls of any method. */
 size_t open_calls(const char *method);
 size_t all_calls(const char *method);
 
@@ -76,10 +78,12 @@ void reply_range(AskedCall *call, int64_t revision, uint64_t term);
 /* These functions wait for the request. */
 void reply_grant_of(int64_t id, int64_t ttl);
 void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term);
-void reply_txn(void); /* done, with an empty result for each operation */
+/* answers that the transaction is done, with an empty result for each operation */
+void reply_txn(void);
 void reply_created(void);
 void reply_token(const char *token);
-/* Sends a page of the keys that are not NULL, all created at 2 and changed at 3. */
+/* Sends a page of the keys that are not NULL, all created at revision 2 and changed at revision
+ * 3. */
 void reply_page(int64_t revision, bool more, const char *a, const char *b);
 
 /* ---- the awaited request: a read or a transaction ---- */

@@ -111,8 +111,8 @@ static void note_spec(int64_t revision, const ServerChange *change, const char *
     spec_record_clear(&spec);
 }
 
-/* Returns whether the new phase tells a generation to go. Ranks go by their world's record, so a
- * phase of an older generation does not count. */
+/* Returns whether the new phase tells a generation to go. The ranks follow the world's record, so
+ * the phase must be of the same generation as the world. */
 static bool goes(const JobBooks *job, const PhaseRecord *old)
 {
     return job->phase.go && job->phase.generation == job->generation &&
@@ -201,8 +201,9 @@ static void note_desired(int64_t revision, const ServerChange *change, const cha
                                                &job->desired, NULL) == 0;
     if (change->value && by == BY_PERSON)
         job->word_revision = revision;
+    /* the job was deleted: a later job of this name is another job */
     if (!change->value && by == BY_PROGRAM)
-        job->spec_by_hand = false; /* the job was deleted: a next one is another job */
+        job->spec_by_hand = false;
 }
 
 static void note_record(int64_t revision, const ServerChange *change, Author by)
@@ -219,7 +220,8 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
         note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
-    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* a change by hand does not undo commits */
+    /* after a change by hand, the books keep their commits */
+    else if (kind == KEY_CHECKPOINTS && by != BY_HAND)
         note_commits(change, name);
     else if (kind == KEY_NODES)
         note_node(change, name, by);

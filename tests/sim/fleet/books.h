@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* books.h - the books of a fleet's checkers: every change in etcd as it is made, what trainers do, and the first
- * breach.
+/* books.h - the books of a fleet's checkers: they note every change in etcd as it is made, the actions of trainers, and
+ * the first breach.
  *
- * The records' rules are those of a real etcd's history (tests/history/history.h). Rules that need more than the
- * records are in checks.h.
+ * The rules for records are the same as for a real etcd's history (tests/history/history.h). Rules that need more than
+ * the records are in checks.h.
  *
  * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
  * Units:     steps; *_usec is virtual time.
@@ -15,10 +15,10 @@
 #include "tests/history/rules.h"
 #include "tests/sim/server/server.h"
 
-/* A transaction of a person puts one of these two keys, too, which tells the checkers who made the
- * change. A program's transaction puts neither key. */
-#define BOOKS_BY_PERSON "/by-person" /* sdctl */
-#define BOOKS_BY_HAND "/by-hand"     /* etcdctl: such a change need not keep any rule */
+/* A person's transaction puts one of these two keys in addition, by which the checkers know that a
+ * person made the change. A program's transaction puts neither key. */
+#define BOOKS_BY_PERSON "/by-person" /* the person used sdctl */
+#define BOOKS_BY_HAND "/by-hand" /* the person used etcdctl: the change need not keep any rule */
 
 typedef struct JobBooks {
     char name[RECORD_JOB_MAX + 1];
@@ -27,24 +27,26 @@ typedef struct JobBooks {
     char submission[SUBMISSION_BYTES]; /* the submission of the spec */
     PhaseRecord phase;
     int64_t spec_created; /* create revision of the spec; 0: there is none */
-    /* lost by hand, not deleted: the job is the same if the spec is put back */
+    /* the spec was last changed by hand; if it is put back, the job is still the same */
     bool spec_by_hand;
-    int64_t born;                          /* revision at which the submission was made */
-    int64_t phase_revision, word_revision; /* word_revision: of a person's newest desired state */
-    int64_t generation;                    /* of its newest world; 0: there is none */
-    bool
-        world_by_hand; /* its ranks may begin where it once began, and cannot commit known steps again */
-    int64_t committed; /* the newest committed step that counts; 0: none */
+    int64_t born; /* revision at which the submission was made */
+    /* word_revision: the revision of a person's newest desired state */
+    int64_t phase_revision, word_revision;
+    int64_t generation; /* generation of the job's newest world; 0: no world */
+    /* the world's record was last changed by hand: its ranks may begin where it first began */
+    bool world_by_hand;
+    int64_t committed; /* the newest committed step that counts; 0: no step */
     int64_t trained_generation;
     uint64_t trained_usec;
 } JobBooks;
 
 typedef struct NodeBooks {
     char name[NODE_NAME_MAX + 1];
-    bool is_there;       /* the node's own record exists */
-    uint64_t gone_usec;  /* since when it is missing: removed, or overwritten by a stranger */
-    bool is_forged;      /* a stranger's record is in its place */
-    uint64_t empty_usec; /* time since which there is no record at all, if there is none */
+    bool is_there; /* the node's own record exists */
+    /* since when that record is missing: removed, or overwritten by a stranger */
+    uint64_t gone_usec;
+    bool is_forged;      /* a stranger's record is in the place of the node's record */
+    uint64_t empty_usec; /* since when there is no record of the node at all, if there is none */
     int64_t lease;       /* the last lease of the node's own record */
     CordonRecord cordon;
 } NodeBooks;
@@ -58,15 +60,15 @@ void books_close(void);
 
 /* Books the changes of a transaction; called as ServerOptions.on_commit. */
 void books_note(int64_t revision, const ServerChange *changes, size_t n);
-/* Books that a world of that submission has trained a step. */
+/* Books that a world of the given submission has trained a step. */
 void books_trained(const char *job, const char *submission, int64_t generation, int64_t step);
 /* Checks what remains at the end, when no further change follows. */
 void books_end(void);
 
 const JobBooks *books_job(const char *job);
 const NodeBooks *books_node(const char *node);
-/* Returns the revision at which the world of that generation was last written; 0: never, or too
- * long ago. */
+/* Returns the revision at which the world of the given generation was last written; 0: it was never
+ * written, or the books no longer contain the revision. */
 int64_t books_world_revision(const char *job, int64_t generation);
 BooksCounts books_counts(void);
 uint64_t books_digest(void); /* digest of all values ever in etcd, in order, and of all steps */

@@ -2,7 +2,7 @@
 /* checks-commits.c - see checks.h: each commit is complete, continues the commit before it, and is never lost, whatever
  * happens to the record checkpoints/<job>: I3, I4, I9.
  *
- * The ledger has every commit. A job resumes from its newest commit that verifies and has always verified. */
+ * The ledger has every commit. A job resumes from its newest commit whose checkpoint verifies and was never damaged. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "tests/sim/fleet/manifests.h"
@@ -52,7 +52,8 @@ static void note_unknown(Ledger *job, const CheckpointsRecord *record)
         job->booked[i].unknown = !is_named(record, job->booked[i].manifest);
 }
 
-/* Returns the step of the newest commit that was never damaged and is not unknown. */
+/* Returns the step of the newest commit whose checkpoint was never damaged and which is not
+ * `unknown`. */
 static int64_t safe_step(const Ledger *job)
 {
     int64_t step = 0;
@@ -106,7 +107,8 @@ static void check_made(const Writing *w, Ledger *job, const CheckpointCommit *co
 }
 
 /* Returns whether this world's ranks have trained the checkpoint. If somebody has put the world's
- * record once more, its ranks may instead find a checkpoint that its earlier ranks committed. */
+ * record once more, the new ranks may instead find a checkpoint that the world's earlier ranks
+ * committed. */
 static bool is_made_by(const WorldRecord *world, Ledger *job, int manifest)
 {
     if (!world || manifests_get(manifest)->generation != world->generation)
@@ -140,7 +142,7 @@ void checks_commit(const Writing *w, const Entry *e)
     note_unknown(job, record);
 }
 
-/* Checks a leader's change of a checkpoints record: it strikes out commits, or puts the record back. */
+/* Checks a leader's change of a checkpoints record: the leader may only strike out commits, or put the record back. */
 void checks_rewrite(const Writing *w, const Entry *e)
 {
     const CheckpointsRecord *old = entry_before(e), *record = entry_after(e);

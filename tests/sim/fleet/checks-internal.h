@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-internal.h - common to the files of the checks; see checks.h.
+/* checks-internal.h - declarations for all files of the checks; see checks.h.
  *
  * Ownership: checks.c has the ledgers; pointers to them are valid until checks_close().
  * Units:     as checks.h.
@@ -17,7 +17,8 @@ enum { BOOKED_COMMITS_MAX = 64, MARKS_MAX = 128 };
 
 typedef struct Booked { /* a committed checkpoint, whatever happened to its record */
     int manifest;
-    bool struck; /* the leader has struck it out, or it did not verify in a search */
+    /* the leader has struck the commit out, or its checkpoint did not verify in a search */
+    bool struck;
     /* somebody removed the commit's record, and the record that was put back does not name the commit */
     bool unknown;
 } Booked;
@@ -28,40 +29,44 @@ typedef struct Ledger { /* the ledger of a job, found by its name */
     bool needs_gpu;
     DesiredRecord word; /* a person's newest desired state, and its revision */
     int64_t word_revision;
-    uint64_t pending_usec;  /* since when the phase is pending; 0: it is not */
+    uint64_t pending_usec;  /* since when the phase is pending; 0: the phase is not pending */
     int64_t world_revision; /* revision of the newest world that a leader wrote */
     /* the last reported resize, and the generation of its world */
     char resized[RECORD_TEXT_MAX + 1];
     int64_t resized_generation;
     JobPhase phase;                  /* the phase that a leader last wrote */
-    bool broken_world, broken_phase; /* changed by hand since a leader wrote the record */
-    bool broken_commits;             /* changed by hand at any time */
-    /* the newest step in etcd: ever, and at the last failure */
+    bool broken_world, broken_phase; /* the record was changed by hand since a leader wrote it */
+    bool broken_commits;             /* the checkpoints record was changed by hand at any time */
+    /* visible_step: the newest step that was ever in etcd; visible_before: its value at the last
+     * failure */
     int64_t visible_step, visible_before;
-    int64_t committed_before; /* the newest committed step at a failure */
+    int64_t committed_before; /* the newest committed step at the last failure */
     int failures;             /* failed worlds in a row that did not get beyond the newest step */
-    int lost;                 /* the same, but only of worlds that failed because of the store */
+    int lost;                 /* failed worlds in a row that failed because of the store */
     int struck_out; /* worlds in a row that failed because of a commit that was then struck out */
     /* times of the last commit, and of the first failed save since then */
     uint64_t committed_usec, failing_usec;
     char trouble[RECORD_INCIDENT_MAX + 1]; /* the open incident about failures of the job's store */
     uint64_t trouble_usec;                 /* failing_usec when that incident was opened */
-    Booked booked[BOOKED_COMMITS_MAX];     /* oldest first */
+    Booked booked[BOOKED_COMMITS_MAX];     /* the commits, oldest first */
     int n_booked;
 } Ledger;
 
 typedef struct NodeLedger {
-    int64_t left_revision, up_revision; /* when the node reported "left" and "up"; 0: never */
-    int64_t stay_revision;              /* when its present record was created */
-    int64_t gone_revision;              /* when its record vanished; 0: it was never there */
+    /* revisions at which the node reported "left" and "up"; 0: never */
+    int64_t left_revision, up_revision;
+    int64_t stay_revision; /* revision at which the node's present record was created */
+    int64_t gone_revision; /* revision at which the node's record vanished; 0: it never vanished */
     uint64_t gone_usec;
 } NodeLedger;
 
 typedef struct Told { /* what a controller has read about a job since its start */
     char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision, word_revision;
-    int64_t went_generation;       /* the newest generation that was told to go */
-    uint64_t word_usec, went_usec; /* when it read the newest desired state, and that "go" */
+    int64_t went_generation; /* the newest generation that was told to go */
+    /* when the controller read the newest desired state, and when it read that went_generation was
+     * told to go */
+    uint64_t word_usec, went_usec;
     CommitMark committed;
 } Told;
 
@@ -72,13 +77,14 @@ typedef struct ControllerLedger {
     Told told[FLEET_JOBS_MAX];
     CordonRecord *cordons; /* the cordon of each node, owned */
     int64_t *cordon_revisions;
-    uint64_t *cordon_usec;   /* when it read each cordon; owned */
-    int64_t *node_revisions; /* newest revision of each node's record that it has read; owned */
+    uint64_t *cordon_usec; /* when the controller read each cordon; owned */
+    /* the newest revision of each node's record that the controller has read; owned */
+    int64_t *node_revisions;
 } ControllerLedger;
 
-typedef struct Writing { /* one transaction */
+typedef struct Writing { /* a transaction that is being checked */
     HistoryChecker *h;
-    int controller; /* the writing controller; -1: not a controller */
+    int controller; /* the controller that writes; -1: the writer is not a controller */
     bool is_person, is_node;
 } Writing;
 
@@ -89,11 +95,12 @@ extern bool checks_clocks_differ;
 extern ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
 
 Ledger *ledger_of(const char *job);
-/* Returns the number of the fleet's node of this name. */
+/* Returns the number of the fleet's node with the given name. */
 static inline int node_index(const char *name) { return (int)strtol(name + 1, NULL, 10); }
 static inline uint64_t seconds(uint64_t n) { return n * USEC_PER_SEC; }
 
-/* Returns the record that the transaction puts under that key, or else the present one. */
+/* Returns the record that the transaction puts under the key, or the present record if the
+ * transaction does not put the key. */
 static inline const void *record_of(const Writing *w, KeyKind kind, const char *name)
 {
     return entry_after(history_find(w->h, kind, name));

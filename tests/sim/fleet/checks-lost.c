@@ -2,13 +2,14 @@
 /* checks-lost.c - see checks.h: records that vanish, are damaged or return in an old state; and cordons.
  *
  * A leader never puts back a record older than the one that it has read since its start. A person's desired state
- * counts until there is a newer one. In a cordon, the leader does not change an operator's cause, ends a quarantine
- * without an end only if its job was deleted, and keeps a machine's strikes with that machine, adding one at a time.
- * If the record is damaged, all this holds for the last cordon that the leader has read. A leader that has read none
- * writes there only if it adds a cordon, since the damaged record may have contained one.
+ * counts until there is a newer desired state. In a cordon, the leader does not change an operator's cause, ends a
+ * quarantine without an end only if its job was deleted, and keeps a machine's strikes with that machine, adding one at
+ * a time. If the record is damaged, these rules hold for the last cordon that the leader has read. A leader that has
+ * read no cordon replaces a damaged record only by one that has a cordon, because the damaged record may have contained
+ * a cordon.
  *
- * A leader removes a job only if a person has deleted it. If the job stays, it removes only those of its records that
- * are older than its last two generations. */
+ * A leader removes a job only if a person has deleted it. If the job stays, the leader removes only those of the
+ * job's records that are older than the job's last two generations. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -39,7 +40,7 @@ static void tell_cordon(ControllerLedger *c, const Event *event)
 {
     const int node = node_index(event->name);
     if (event->revision < c->cordon_revisions[node])
-        return; /* an older copy that arrives late */
+        return; /* the event is an older copy, which arrives late */
     if (event->revision > c->cordon_revisions[node])
         c->cordon_usec[node] = loops_now_usec();
     c->cordon_revisions[node] = event->revision;
@@ -132,8 +133,8 @@ void checks_follows_word(const Writing *w, const Ledger *job, const WorldRecord 
 
 /* Returns whether the writing leader must keep off the slots of the other job's world, although the
  * world's record was changed by hand. A leader that has read a world keeps off its slots until a
- * newer world follows. It cannot know that the job is at rest while the phase is unchanged or
- * unreadable. */
+ * newer world follows. The leader cannot know that the other job is at rest while that job's phase
+ * is unchanged or unreadable. */
 static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entry *phase)
 {
     const Told *told = &controller_ledgers[w->controller].told[other - ledgers];
@@ -142,8 +143,8 @@ static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entr
            told->world_revision == other->world_revision;
 }
 
-/* Checks that the world shares no slot with worlds whose records were changed by hand. The rules
- * check the other worlds. */
+/* Checks that the world shares no slot with worlds whose records were changed by hand. rules.h has
+ * the check for all other worlds. */
 void checks_slots(const Writing *w, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
@@ -166,8 +167,8 @@ void checks_slots(const Writing *w, const Entry *e)
 
 /* ---- cordons ---- */
 
-/* Returns the cordon that the writer must keep: if the record is damaged, the last one that it has
- * read. */
+/* Returns the cordon that the writer must keep: the present cordon or, if its record is damaged,
+ * the last cordon that the writer has read. */
 static const CordonRecord *known_cordon(const Writing *w, const Entry *e)
 {
     static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,
@@ -203,8 +204,8 @@ static void check_kept(const Writing *w, const char *name, const CordonCause *wa
                     was->machine_id, name);
 }
 
-/* Checks a cause that the leader adds or changes. Its machine must be the one with the node's name,
- * if the leader can have known that. */
+/* Checks a cause that the leader adds or changes. The cause's machine must be the machine that has
+ * the node's name, if the leader can have known that machine. */
 static void check_cause(const Writing *w, const char *name, const CordonCause *is,
                         const CordonCause *was)
 {
@@ -248,7 +249,8 @@ void checks_removal(const Writing *w, const Entry *e)
     if (w->controller < 0 || e->after.there || !e->before.there || !e->job)
         return;
     const DesiredRecord *desired = entry_before(e->job->desired);
-    const int64_t newest = e->job->generation; /* of the last world that a leader wrote */
+    /* the generation of the newest world that a leader wrote */
+    const int64_t newest = e->job->generation;
     if (e->kind != KEY_RANKS && e->kind != KEY_RENDEZVOUS) {
         if (desired && desired->state != DESIRED_DELETED)
             books_break("removes", "c%d removes %s, and nobody has deleted the job", w->controller,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-time.c - see checks.h: when a leader may act upon which absence, and which job starts
- * before which; and that a request is obeyed before the first step. */
+/* checks-time.c - see checks.h: checks when a leader may act upon the absence of a node, which of
+ * two waiting jobs starts first, and that a request is obeyed before the first step. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -41,14 +41,14 @@ static bool is_on_the_list(const char *name)
 }
 
 /* Checks that not too many nodes vanished within the last TTL, as far as the leader knew. A node
- * that appeared and vanished while the leader read nothing does not count. */
+ * does not count if it appeared and vanished while the leader read nothing. */
 static void check_hold(const Writing *w, int64_t seen_revision)
 {
     int fresh = 0, present = 0;
     for (int i = 0; i < checks_options.n_nodes; i++) {
         const NodeLedger *node = &node_ledgers[i];
         const Entry *e = history_find(w->h, KEY_NODES, fleet_node_name(i));
-        /* a node that left has said so */
+        /* a node that reported "left" does not count as vanished */
         if (!e || says_left(node, seen_revision) || !is_on_the_list(fleet_node_name(i)))
             continue;
         const bool gone = !e->after.there && node->gone_revision <= seen_revision,
@@ -73,15 +73,17 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
         check_hold(w, phase->tried_revision);
 }
 
-static struct {    /* the last hold that began */
-    bool is_whole; /* else it began before its incident, and most have returned since */
+static struct { /* the last hold that began */
+    /* false: the hold began before its incident, and most of its nodes have returned since */
+    bool is_whole;
     uint64_t usec;
-    int64_t revision; /* the leader's revision when it decided: the incident's name contains it */
+    /* the leader's revision when it decided; the incident's name contains this revision */
+    int64_t revision;
 } hold;
 
-/* Checks that a hold is not ended too early. It continues with the next leader, even with one that
- * has seen no node vanish: its incident stays open for ten TTL (the check allows nine) while most
- * of the nodes that it counts have not been seen again. */
+/* Checks that a hold is not ended too early. A hold continues with the next leader, even if that
+ * leader has seen no node vanish. The hold's incident stays open for ten TTL (the check allows
+ * nine) while most of the nodes that it counts have not been seen again. */
 void checks_hold(const Writing *w, const Entry *e)
 {
     enum { LEAST_TTLS = 9 };
@@ -111,7 +113,8 @@ void checks_hold(const Writing *w, const Entry *e)
                     incident->hold_nodes, e->name, (double)(now - hold.usec) / 1e6);
 }
 
-/* Checks the incident of a lost node: it ends when the node is back or cordoned, not before. */
+/* Checks the incident of a lost node: the incident ends when the node is back or cordoned, not
+ * before. */
 void checks_loss(const Writing *w, const Entry *e)
 {
     const IncidentRecord *incident = entry_after(e);
@@ -159,7 +162,7 @@ static bool goes_before(const Writing *w, const char *a, const char *b)
     return x && y && x->priority > y->priority;
 }
 
-/* Returns since when the leader could have started the job; 0: it could not. */
+/* Returns since when the leader could have started the job; 0: the leader could not start it. */
 static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_revision)
 {
     const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
@@ -190,8 +193,8 @@ static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *w
     return false;
 }
 
-/* Checks that no job starts before one that has waited long, has precedence and could run on one of
- * the slots. */
+/* Checks that no job starts before another job that has waited long, has precedence and could run
+ * on one of the slots. */
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 {
     const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
@@ -212,7 +215,7 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 
 /* ---- requests before the first step ---- */
 
-/* A leader may wait 5 s for the answer to its previous write, and then as long for a new read. */
+/* A leader may wait 5 s for the answer to its previous write, and then 5 s for a new read. */
 enum { HEARD_SEC = 12 };
 
 static bool is_old(uint64_t told_usec, uint64_t went_usec)
@@ -221,7 +224,7 @@ static bool is_old(uint64_t told_usec, uint64_t went_usec)
 }
 
 /* Checks that a world which has been told to go, but has not made its first step, does not keep
- * running after its leader has read of a stop or a drain: there is nothing to save. */
+ * running after its leader has read of a stop or a drain: such a world has nothing to save. */
 void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,
                        const PhaseRecord *phase)
 {

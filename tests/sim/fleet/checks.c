@@ -13,7 +13,7 @@
 
 enum {
     CANDIDATES_MAX = 64,
-    WRITES_MAX = 200, /* the most writes of one controller in a second */
+    WRITES_MAX = 200, /* the largest number of writes that a controller may do in a second */
     CHECKED_NODES_MAX = 64
 };
 
@@ -40,7 +40,7 @@ Ledger *ledger_of(const char *job)
 /* ---- I1 ---- */
 
 typedef struct Candidate {
-    char key[KEY_MAX]; /* empty: no candidate */
+    char key[KEY_MAX]; /* the candidate's key; empty: no candidate */
     int64_t created;
     int controller;
 } Candidate;
@@ -114,7 +114,8 @@ static void note_spec(const Writing *w, const Entry *e)
     Ledger *job = ledger_of(e->name);
     if (!spec)
         return;
-    if (strcmp(job->submission, spec->submission) != 0) { /* else the spec was put back */
+    /* a new submission; the same submission means that the spec was put back */
+    if (strcmp(job->submission, spec->submission) != 0) {
         Ledger fresh = {.world_revision = job->world_revision};
         memcpy(fresh.name, job->name, sizeof(fresh.name));
         memcpy(fresh.submission, spec->submission, SUBMISSION_BYTES);
@@ -134,8 +135,8 @@ static void note_spec(const Writing *w, const Entry *e)
 
 /* ---- worlds: I7 ---- */
 
-/* Returns how many pauses of 1, 2, 4, 8, 16, 30, 30, ... s may be forgiven: those that fit into the
- * patience, and the one that exceeds it. */
+/* Returns how many failures with pauses of 1, 2, 4, 8, 16, 30, 30, ... s do not count: those whose
+ * pauses fit into the job's patience, and one more. */
 static int forgiven_at_most(const Ledger *job)
 {
     int n = 0;
@@ -159,7 +160,7 @@ static int cost_of_failure(const Writing *w, const char *job, const char *cause)
     return goes_back ? LOST_TO_COMMIT : LOST_ONE;
 }
 
-/* Counts a failure. The books may know more than the leader has read, so they allow twice the
+/* Counts a failure. The ledger may know of more failures than the leader has read, so the check allows twice the
  * number. Between two counted failures, at most as many commits can be struck out as a record has. */
 static void count_failure(const Writing *w, Ledger *job, int cost)
 {
@@ -202,9 +203,9 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* Checks a resize: it moves the number of ranks towards the wanted number, and not beyond it,
- * however the plan has changed since. If a leader puts a phase back, the phase may repeat a resize
- * that was decided when another size was wanted. */
+/* Checks a resize: it moves the number of ranks towards the wanted number, and not beyond it, even
+ * if the plan has changed since. If a leader puts a phase back, the phase may repeat a resize that
+ * was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
@@ -219,7 +220,7 @@ static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
 }
 
-static struct { /* generations that were told to go or to leave */
+static struct { /* the generations that were told to go or to leave */
     char submission[SUBMISSION_BYTES];
     int64_t generation;
     bool leaves;
@@ -274,7 +275,8 @@ static void check_phase(const Writing *w, const Entry *e)
         note_mark(phase->submission, phase->generation, false);
     if (phase->leave && (!old->leave || old->generation != phase->generation))
         note_mark(phase->submission, phase->generation, true);
-    const bool asked = phase->leave && !old->leave && before; /* else the phase was put back */
+    /* if there was no readable phase before, the leader only puts the phase back */
+    const bool asked = phase->leave && !old->leave && before;
     if (before && phase->phase == PHASE_RUNNING && old->phase != PHASE_RUNNING)
         checks_first_step(w, job, old, phase);
     counts.n_leaves += asked;
@@ -296,9 +298,10 @@ void checks_save_fails(const char *name, const char *submission)
         job->failing_usec = loops_now_usec();
 }
 
-/* Checks an incident of store trouble. A job has at most one, and only while the store is or was
- * out. If nothing could be saved, the incident ends only when a checkpoint was saved, or with the
- * job. A world whose record was put once more by hand begins anew, with nothing to save. */
+/* Checks an incident of store trouble. A job has at most one such incident, and only if the store
+ * is or was out. If nothing could be saved, the incident ends only when a checkpoint was saved, or
+ * when the job ends. A world whose record was put once more by hand begins again, with nothing to
+ * save. */
 static void check_trouble(const Writing *w, const Entry *e)
 {
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
@@ -371,7 +374,7 @@ static void check_ranks(const Writing *w, const Entry *e)
     Ledger *job = e->job ? ledger_of(e->job->spec->name) : NULL;
     if (!ranks || !job || !w->is_node)
         return;
-    /* else the report is about an earlier job of that name */
+    /* false: the report is about an earlier job of that name */
     const bool is_present = ranks->world_revision >= books_job(job->name)->born;
     note_visible(job, ranks->first_step);
     for (size_t i = 0; i < ranks->n_ranks; i++) {
@@ -459,7 +462,8 @@ void checks_witness(HistoryChecker *h)
         check_term(&w);
         check_rest(&w);
     }
-    for (size_t i = 0; i < h->n_changed; i++) /* specs first: other records may be of a new job */
+    /* checks specs first, because the other records may be of a new job */
+    for (size_t i = 0; i < h->n_changed; i++)
         if (h->changed[i]->kind == KEY_SPECS)
             check_change(&w, h->changed[i]);
     for (size_t i = 0; i < h->n_changed; i++)
@@ -473,8 +477,8 @@ void checks_witness(HistoryChecker *h)
     }
 }
 
-/* Checks that a report of an older world does not list a rank as living that has ended: the next
- * world would wait for it. */
+/* Checks that no report of an older world lists a rank as living that does not exist any more: the
+ * next world would wait for that rank. */
 static void check_report(HistoryChecker *h, const Entry *e)
 {
     const RanksRecord *ranks = entry_before(e);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks.h - the rules of a fleet that need more than the records: which process wrote, what it had read, how late it
- * is.
+/* checks.h - the rules of a fleet that need more than the records: which process wrote, what it had read, and the time.
  *
  * The checks are outside of the simulated programs: they see each transaction before it is applied, the events that
- * each controller reads, and what trainers do. Rules that need only records are those of histories
- * (tests/history/rules.h).
+ * each controller reads, and what trainers do. Rules that need only records are in tests/history/rules.h.
  *
- *     checks.c         I1, I7, I10, resize, foreign: the rules for each kind of record
- *     checks-time.c    absence, hold, queue, heard: when a leader may act
- *     checks-lost.c    what a leader puts back and removes, and its changes of cordons
- *     checks-commits.c I3, I4, I9, lost: each commit is complete, continues the last one, and is never lost
+ * checks.c I1, I7, I10, resize, foreign: the rules for each kind of record checks-time.c absence, hold, queue, heard:
+ * when a leader may act checks-lost.c what a leader puts back and removes, and its changes of cordons checks-commits.c
+ * I3, I4, I9, lost: each commit is complete, continues the last commit, and is never lost
  *
  * Ownership: checks_open() makes the only checks of a simulation, checks_close() frees them.
  * Units:     steps, generations, revisions; controllers and nodes are counted from 0.
@@ -24,7 +21,8 @@
 typedef struct ChecksOptions {
     int n_controllers, n_nodes;
     ClusterConfig core;
-    bool has_small_tables; /* the core's tables may be too small for all records */
+    /* the tables of the controller's core may be too small for all records */
+    bool has_small_tables;
 } ChecksOptions;
 
 /* Notes that a controller's wall clock is wrong from now on: the checks then ignore rules that
@@ -51,23 +49,26 @@ void checks_controller_stepped(int controller, const Event *event, const Cluster
 /* ---- trainers ---- */
 
 void checks_save_fails(const char *job, const char *submission);
-/* Note that a rank was told to go, or to leave. */
+/* checks_goes() notes that a rank was told to go, checks_leaves() that a rank was told to leave. */
 void checks_goes(const char *job, const char *submission, int64_t generation);
 void checks_leaves(const char *job, const char *submission, int64_t generation);
-/* Notes that all ranks of a world have met. number: the checkpoint that they restored; -1: none. */
+/* Notes that all ranks of a world have met. number: the checkpoint that the ranks restored; -1: no
+ * checkpoint. */
 void checks_begins(const char *job, const char *submission, int64_t generation, int number);
 
 /* ---- for outage.c ---- */
 
 /* Returns whether an open incident says that the job's store fails. */
 bool checks_knows_trouble(const char *job);
-/* Returns the time of the job's last commit; 0: never. */
+/* Returns the time of the job's last commit; 0: no commit. */
 uint64_t checks_committed_usec(const char *job);
 
 typedef struct ChecksCounts {
     uint64_t n_struck_out; /* worlds that ended because of a commit that was then struck out */
     uint64_t n_failures, n_leaves,
-        n_terms; /* incidents that ended a world; worlds that were told to leave; leaders' terms */
+        /* the numbers of incidents that ended a world, of worlds that were told to leave, of
+         * leaders' terms */
+        n_terms;
 } ChecksCounts;
 
 ChecksCounts checks_counts(void);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copies.h - present and earlier values of some of etcd's records, from which a person puts a record back by hand.
  *
- * The newest COPIES_MAX values are kept: of records that do not return by themselves (specs, desired, worlds, phases,
- * checkpoints, cordons), and of nodes' records, for the faults that forge them.
+ * The newest COPIES_MAX values are kept: of records that no program writes again by itself (specs, desired, worlds,
+ * phases, checkpoints, cordons), and of nodes' records, for the faults that forge them.
  *
  * Ownership: copies_open() makes the only copies of a simulation, copies_close() frees them. A Copy is valid until the
  *            next change.
  * Units:     revisions.
- * Errors:    NULL: there is none.
+ * Errors:    NULL: there is no copy.
  * Threads:   one.
  */
 #pragma once
@@ -29,8 +29,8 @@ void copies_close(void);
 /* Stores the changes of a transaction; called as ServerOptions.on_commit. */
 void copies_note(int64_t revision, const ServerChange *changes, size_t n);
 
-/* Returns a value of the record. age 0: the present one; 1: the one before, and so on. A removal
- * counts as a value, too. */
+/* Returns a value of the record. age 0: the present value; 1: the value before, and so on. A
+ * removal counts as a value, too. */
 const Copy *copies_get(KeyKind kind, const char *name, size_t age);
 /* Returns the present value of the record, or NULL if there is no record. */
 const Copy *copies_now(KeyKind kind, const char *name);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults-internal.h - common to the files of faults: draws of random numbers, and delayed actions.
+/* faults-internal.h - declarations for all files of faults: draws of random numbers, and delayed
+ * actions.
  *
  * Ownership: faults.c frees the delayed actions.
  * Units:     as faults.h.

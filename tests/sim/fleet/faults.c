@@ -199,7 +199,7 @@ static void on_member_well(int member)
     Server *server = fleet_server();
     const size_t m = (size_t)member;
     if (is_silent)
-        return; /* an earlier fault ends during the silence */
+        return; /* this fault ends during the silence, in which all members stay stopped */
     network_freeze(m, false);
     server_thaw(server, m);
     if (!server_is_up(server, m))
@@ -262,7 +262,7 @@ static void compact(void)
     const char *text;
     Server *server = fleet_server();
     (void)server_compact(server, server_revision(server),
-                         &text); /* an error: nothing new to compact */
+                         &text); /* fails only if there is nothing new to compact */
     network_server_changed();
 }
 
@@ -375,7 +375,8 @@ static void cut_node_from_store(void)
 
 static void on_store_back(_unused_ int whom)
 {
-    if (!is_healed) /* else it is back, and outage.c may have made it fail again */
+    /* after the healing the store works again, and outage.c may have made it fail once more */
+    if (!is_healed)
         manifests_lose(false);
 }
 
@@ -483,8 +484,8 @@ static bool is_among(const char *name, const char *names)
     return false;
 }
 
-/* Draws one of all kinds, whether allowed or not, so that a kind strikes as often whatever other
- * kinds are allowed. */
+/* Draws one of all kinds of faults, even if the kind does not strike in this schedule. So how often
+ * a kind strikes does not depend on which other kinds strike. */
 static int some_fault(void)
 {
     int which = below(ELEMENTSOF(faults));
@@ -527,7 +528,8 @@ static void on_stranger(int node)
 
 static void draw_job(Play *ret, int job)
 {
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"}; /* prefixes of each other */
+    /* each name is a prefix of the next */
+    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"};
     const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
               max = 1 + below(slots);
     ret->jobs[job] =
@@ -571,7 +573,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     fleet->core.incidents_kept = 20;
     fleet->core.queue_patience_usec = SEC(below(3));
     ret->n_jobs = 1 + below(PLAY_JOBS_MAX);
-    ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots); /* healed, all must run */
+    /* after the healing, all jobs must be able to run */
+    ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots);
     for (int i = 0; i < ret->n_jobs; i++)
         draw_job(ret, i);
     if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need GPUs */
@@ -583,8 +586,9 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
-    ret->leaks = its_seed % 16 == 9;       /* not drawn: so other seeds keep their schedules */
-    ret->has_stranger = its_seed % 9 == 4; /* not drawn, for the same reason */
+    /* computed, not drawn, so that the schedules of other seeds stay the same */
+    ret->leaks = its_seed % 16 == 9;
+    ret->has_stranger = its_seed % 9 == 4; /* computed, not drawn, for the same reason */
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));

@@ -28,15 +28,15 @@ typedef struct Controller {
     Etcd *etcd;
     Leader *leader;
     bool is_over;        /* the process is to be restarted */
-    uint64_t again_usec; /* time until the restart */
+    uint64_t again_usec; /* delay of the restart */
     Timer start;
 } Controller;
 
 typedef struct Node {
-    int number, n_machines; /* n_machines: earlier machines of this name */
+    int number, n_machines; /* n_machines: the number of earlier machines with this name */
     Machine *machine;
     uint64_t incarnation;
-    char *state; /* text of history.json; NULL: there is none */
+    char *state; /* text of the daemon's history.json; NULL: there is no file */
     sd_event *loop;
     int64_t real_offset_usec;
     Timers timers;
@@ -47,7 +47,7 @@ typedef struct Node {
     Manager *manager;
     NodeVerdict verdict;
     bool is_frozen;
-    uint64_t thawed_usec; /* when it thawed or started */
+    uint64_t thawed_usec; /* when the daemon was last thawed or started */
     SlotGpus gpus;
     bool is_over;
     uint64_t again_usec;
@@ -55,7 +55,7 @@ typedef struct Node {
 } Node;
 
 static FleetOptions options;
-static bool somebody_is_over; /* a process is to be restarted */
+static bool somebody_is_over; /* at least one process is to be restarted */
 static Controller controllers[FLEET_CONTROLLERS_MAX];
 static Node nodes[FLEET_NODES_MAX];
 static sd_event *world;
@@ -90,8 +90,8 @@ static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
     copies_note(revision, changes, n);
 }
 
-/* Opens the loop of a process on that machine, with a client of etcd. The caller must not be inside
- * a loop. */
+/* Opens the loop of a process on the given machine, with a client of etcd. The caller must not be
+ * inside a loop. */
 sd_event *fleet_open_process(size_t machine, int64_t real_offset_usec, Etcd **ret)
 {
     sd_event *loop;
@@ -184,7 +184,7 @@ void fleet_kill_controller(int number)
     if (!c->loop)
         return;
     fleet_say("c%d: ends", number);
-    loop_kill(c->loop); /* first, so that nothing more is sent */
+    loop_kill(c->loop); /* kills the loop first, so that the freed objects send nothing more */
     sd_event *previous = loop_enter(c->loop);
     c->leader = leader_free(c->leader);
     c->etcd = etcd_free(c->etcd);
@@ -301,7 +301,7 @@ static void on_answered(_unused_ int r, _unused_ const Error *err,
 {
 }
 
-/* Answers a check request as the probes do, from their last verdict. */
+/* Answers a check request as the health probes would, with the node's last verdict. */
 static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool clear)
 {
     const Node *n = userdata;
@@ -320,7 +320,8 @@ static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool 
 
 static void on_doctor(_unused_ void *userdata, _unused_ const RequestRecord *request) {}
 
-/* Returns the number of GPUs. Each machine that has a node's name has its own number. */
+/* Returns the number of GPUs. Machines that follow each other under a node's name have different
+ * numbers. */
 static int draw_gpus(const Node *n)
 {
     if (!options.gpu_key)

@@ -14,7 +14,7 @@
 typedef struct Foreign { /* a record that a later version has overwritten */
     struct Foreign *next;
     KeyKind kind;
-    const char *name; /* name of one of the schedule's jobs, or of a node */
+    const char *name; /* the name of one of the schedule's jobs, or of a node */
     char *was, *is;
 } Foreign;
 
@@ -22,8 +22,8 @@ static Foreign *foreign;
 
 /* ---- a record of a later version ---- */
 
-/* Puts the old value back. It is called repeatedly, since a request to a member that stood still
- * may be carried out long after. */
+/* Puts the old value back. This function is called repeatedly, because a member that stood still
+ * may carry out the write of the later version's value long after it was requested. */
 static void go_away(Foreign *f)
 {
     const Copy *now = copies_now(f->kind, f->name);
@@ -77,8 +77,8 @@ static bool is_of_present(KeyKind kind, const Copy *copy, const JobBooks *books)
            strcmp(copy_submission(kind, copy, submission), books->submission) == 0;
 }
 
-/* Draws an old value of the record that a person may have kept, of the present submission. NULL:
- * there is none. */
+/* Draws one of the record's old values of the present submission, which a person may have kept.
+ * NULL: there is no such value. */
 static const Copy *older_copy(KeyKind kind, const char *name)
 {
     const JobBooks *books = books_job(name);
@@ -90,8 +90,9 @@ static const Copy *older_copy(KeyKind kind, const char *name)
     return n ? copies[below(n)] : NULL;
 }
 
-/* Returns whether the old phase makes a job active that is not. A leader that has not read of it
- * cannot know that its slots are in use by other jobs by now (tests/sim/README.md). */
+/* Returns whether the old phase would make the job active although the job is at rest. A leader
+ * that has not read of the job's rest cannot know that other jobs may use its slots by now
+ * (tests/sim/README.md). */
 static bool is_active_again(const Copy *copy, const char *name)
 {
     PhaseRecord phase;
@@ -137,8 +138,8 @@ void lost_strike(void)
         fleet_put_by_hand(kind, name, now->revision, NULL);
     else if (how == 1)
         damage(kind, name, now);
-    else if (kind !=
-             KEY_WORLDS) /* no leader could read the slots of such a world: tests/sim/README.md */
+    /* no leader could read which slots such a world has: tests/sim/README.md */
+    else if (kind != KEY_WORLDS)
         make_foreign(kind, name, now);
 }
 
@@ -191,8 +192,9 @@ void lost_give_back(const FleetJob *job)
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
         const Copy *copy = copies_now(kinds[i], job->name);
         is_known |= copy_is_readable(kinds[i], copy);
+        /* on failure `submission` stays empty */
         if (!*submission)
-            (void)copy_submission(kinds[i], copy, submission); /* on failure it stays empty */
+            (void)copy_submission(kinds[i], copy, submission);
     }
     if (begun && !is_known) { /* the job's submission is lost */
         fleet_want(job, DESIRED_DELETED, 0);

@@ -14,11 +14,11 @@
 typedef struct MembersOptions {
     size_t n_members, n_machines; /* n_machines: machines of clients */
     uint64_t seed;
-    /* As in ServerOptions; may be NULL. */
+    /* on_commit of ServerOptions; may be NULL. */
     void (*on_commit)(int64_t revision, const ServerChange *changes, size_t n, void *userdata);
 } MembersOptions;
 
-/* Returns the server, borrowed. A caller that changes it other than by a client calls
+/* Returns the server, which is borrowed. A caller that changes the server without a client calls
  * network_server_changed(). */
 Server *members_open(const MembersOptions *options);
 void members_close(void);

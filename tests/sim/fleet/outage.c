@@ -15,14 +15,17 @@
 
 enum {
     QUIESCENT_SEC = 60,
-    /* From the last data until the incident is open: the wait, the record, the leader. Trainers
-     * wait 25 s (trainer.c). */
+    /* The time from the last data until the incident is open: PROGRESS_WAIT_SEC, the write of the
+     * record, and the leader's decision. Trainers give up after 25 s without data (trainer.c). */
     KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
-    CAUGHT_UP_SEC = 10, /* after the store's return, in addition to a save's interval */
-    FENCE_SLACK_SEC = 2 /* the last answer may be a renewal old; a daemon checks each second */
+    /* how long a job may take to save after the store's return, in addition to the interval of
+     * saves */
+    CAUGHT_UP_SEC = 10,
+    /* the last answer may be as old as a renewal, and a daemon checks once a second */
+    FENCE_SLACK_SEC = 2
 };
 
-/* Returns whether the job trains, has long to go, and is not about to leave. */
+/* Returns whether the job trains, has many steps left, and was not told to leave. */
 static bool is_quiescent(const FleetJob *job)
 {
     const JobBooks *books = books_job(job->name);
@@ -42,8 +45,8 @@ static bool all_have_trained_since(const Play *play, uint64_t usec)
     return true;
 }
 
-/* Waits until a hang from an earlier fault is over: the watchdog has found it, and the next world
- * trains. */
+/* Waits until hangs from earlier faults are over: the watchdog has found the hang, and the next
+ * world trains. */
 static bool wait_for_quiescence(const Play *play)
 {
     uint64_t since = loops_now_usec();
@@ -105,7 +108,9 @@ void outage_run(const Play *play)
         return;
     if (checks_counts().n_leaves == before.n_leaves)
         check_known(play, quiescent,
-                    ahead_usec); /* a job that saves before it leaves reports nothing */
+                    /* skipped if a world was told to leave, because a job that saves before it
+                     * leaves reports nothing */
+                    ahead_usec);
     fleet_say("the store is back");
     manifests_lose(false);
     const uint64_t back_usec = loops_now_usec();

@@ -19,9 +19,9 @@ enum { SAVE_STEPS = 10, WRITES_MAX = 4, STRANGER_SEC = 20 };
 static sd_event *loop;
 static Etcd *admin;
 static int n_under_way;     /* transactions without an answer */
-static EtcdLease *stranger; /* NULL: there was none */
+static EtcdLease *stranger; /* the stranger's lease; NULL: there was no stranger */
 
-/* The records show whether it was written, so the result is ignored. */
+/* The records show whether the transaction was written, so its result is ignored. */
 static void on_written(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
@@ -30,7 +30,7 @@ static void on_written(_unused_ int r, _unused_ const Error *err,
 
 bool fleet_people_wait(void) { return n_under_way > 0; }
 
-/* Writes all operations in one transaction. by: a key of books.h that tells who writes. */
+/* Writes all operations in one transaction. by: BOOKS_BY_PERSON or BOOKS_BY_HAND of books.h. */
 static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
                       size_t n)
 {
@@ -81,7 +81,8 @@ void fleet_submit_job(const FleetJob *job)
     (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    /* The job keeps its old folder, from which a real job would know its submission. */
+    /* A job whose spec was lost keeps its old submission: a real job would find it in the job's
+     * folder. */
     _cleanup_free_ char *text =
         spec_text(job, books->spec_by_hand ? books->submission : submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
@@ -125,7 +126,7 @@ void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const c
 static void on_stranger(_unused_ EtcdLeaseState state, _unused_ int64_t lease,
                         _unused_ void *userdata)
 {
-    /* each later write uses the present lease */
+    /* nothing to do: each later write uses the present lease */
 }
 
 void fleet_let_stranger_in(void)
@@ -194,7 +195,8 @@ void fleet_want(const FleetJob *job, DesiredState state, int target)
     char key[2][KEY_MAX];
     _cleanup_free_ char *wish = desired_text(job, state, target);
     const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key[0]), ETCD_CREATE_REVISION,
-                               books_job(job->name)->spec_created}; /* the job still exists */
+                               /* the guard holds only if the job still exists */
+                               books_job(job->name)->spec_created};
     const EtcdOp op = {.kind = ETCD_PUT,
                        .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
                        .value = wish};
@@ -222,7 +224,7 @@ void fleet_cordon(int node, CordonMode mode)
     write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 
-enum { READ_SEC = 60 }; /* limit for all attempts of a read */
+enum { READ_SEC = 60 }; /* the limit for all attempts of a read together */
 
 typedef struct Reading {
     char *value;

@@ -15,7 +15,7 @@
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
 enum {
-    HANG_TOLD_SEC = 15, /* the other ranks of a world wait this long for a hanging rank */
+    HANG_TOLD_SEC = 15, /* how long the other ranks of a world wait for a hanging rank */
     STARTS_MAX = 3,
     PATIENCE_SEC = 2 /* how long people wait for the effect of a request */
 };
@@ -30,14 +30,14 @@ static bool is_well(const FleetJob *job)
         return true;
     if (books->phase.phase == PHASE_FAILED &&
         strstr(books->phase.reason, "no checkpoint of the job verifies"))
-        return true; /* no checkpoint is left */
+        return true; /* the job has failed for good, because no checkpoint is left */
     return books->phase.phase == PHASE_RUNNING &&
            books->trained_generation == books->phase.generation &&
            loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);
 }
 
-/* Starts jobs that rest or are missing: the last fault may have been one failure too many, or a job
- * was deleted before. */
+/* Starts jobs that rest or are missing: a job may have failed for good by the last fault, or a job
+ * may have been deleted before. */
 static void start_what_rests(const Play *play, int *n_starts)
 {
     for (int i = 0; i < play->fleet.n_nodes; i++)
@@ -57,9 +57,9 @@ static void start_what_rests(const Play *play, int *n_starts)
             fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
-                 (books->desired.state == DESIRED_STOPPED || /* stopped by a request */
-                  books->word_revision <=
-                      books->phase.tried_revision) && /* else the request to start is in progress */
+                 (books->desired.state == DESIRED_STOPPED || /* the job was stopped by a request */
+                  /* a newer desired state is a request to start, which is still in progress */
+                  books->word_revision <= books->phase.tried_revision) &&
                  n_starts[i]++ < STARTS_MAX)
             fleet_want(job, DESIRED_RUNNING, 0);
     }
@@ -67,7 +67,7 @@ static void start_what_rests(const Play *play, int *n_starts)
 
 /* Returns how long a schedule may take to train again: three TTL, the deadlines of a start and of
  * leaving, the pauses between starts, and the time to detect a hang. SDTRAIN_SIM_WITHIN_SEC=1 sets
- * it so low that schedules break, to try out the reports. */
+ * this bound so low that schedules break, for trying out the reports. */
 static uint64_t liveness_bound(const Play *play, bool hang)
 {
     const char *asked = getenv("SDTRAIN_SIM_WITHIN_SEC");

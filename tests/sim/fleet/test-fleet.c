@@ -79,15 +79,15 @@ static void it_survives_a_stranger(_unused_ void **state)
     assert_non_null(incident);
     assert_string_equal(incident->node, fleet_node_name(1));
     assert_int_equal(incident->state, INCIDENT_OPEN);
-    fleet_run_for(40); /* more than three leases of ten seconds */
+    fleet_run_for(40); /* longer than three times the lease of ten seconds */
     assert_int_equal(incident->state, INCIDENT_RESOLVED);
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
     assert_int_equal(fleet_generation("a"), 1);
     fleet_close();
 }
 
-/* A rank that exits with 0, as when a library calls exit(), but has not reported that it is done,
- * counts as failed. */
+/* A rank that exits with status 0 (for example because a library calls exit()) without a report
+ * that it is done counts as failed. */
 static void a_rank_that_ends_without_a_word_is_not_done(_unused_ void **state)
 {
     fleet_open(&usual);

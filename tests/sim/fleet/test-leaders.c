@@ -14,7 +14,8 @@
 
 enum {
     LEASE_SEC = 10,
-    PROOF_SEC = 3 * LEASE_SEC /* a leader that lives this long has shown that it can work */
+    /* a leader that lives this long has shown that it can work with the records */
+    PROOF_SEC = 3 * LEASE_SEC
 };
 
 static const FleetOptions usual = {
@@ -50,8 +51,8 @@ static void begin(const FleetOptions *options)
 
 /* ---- leaders that die one after the other ---- */
 
-/* Returns the controller that leads, or that is first and stands still; -1: there is none within
- * limit_sec. */
+/* Returns the controller that leads, or that is the first candidate and stands still; -1: no such
+ * controller within limit_sec. */
 static int next_leader(int limit_sec)
 {
     for (int i = 0; i < 10 * limit_sec; i++) {
@@ -70,7 +71,7 @@ static void wait_for_leader(int controller, int limit_sec)
     assert_int_equal(fleet_leader(), controller);
 }
 
-/* Two leaders die on the same records. Returns the third one, which stands still. */
+/* Two leaders die on the same records. Returns the third leader, which stands still. */
 static int begin_deaths(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -104,8 +105,8 @@ static void who_comes_after_two_deaths_waits(_unused_ void **state)
 }
 
 /* A leader that stands still decides nothing, so its death does not count against the records. A
- * third death of a deciding leader doubles the pause. The job is at rest here, since each leader
- * would note the newest commit of a training job. */
+ * third death of a deciding leader doubles the pause. The job is at rest here, because a leader
+ * notes the newest commit of a training job, which would be a decision. */
 static void each_further_death_doubles_the_pause(_unused_ void **state)
 {
     begin(&usual);
@@ -149,7 +150,7 @@ static void records_that_change_end_it(_unused_ void **state)
 
 /* ---- transactions ---- */
 
-static const char *struck; /* the fault point that is to fail once; NULL: it has failed */
+static const char *struck; /* the fault point that is to fail once; NULL: it has failed already */
 
 static int strike_once(const char *point)
 {
@@ -160,7 +161,7 @@ static int strike_once(const char *point)
 }
 
 /* A transaction fails before or after it is written. Reading everything again shows whether it was
- * written: there is one world, and it is told to go once. */
+ * written: in the end there is one world, which is told to go once. */
 static void a_decision_that_fails_is_made_again(_unused_ void **state)
 {
     static const char *const points[] = {"decide.world.before", "decide.world.after",
@@ -227,7 +228,7 @@ static int incidents(void)
     return n;
 }
 
-/* Resolved incidents beyond incidents_kept are removed, oldest first. */
+/* At most incidents_kept resolved incidents are kept: the oldest are removed. */
 static void old_incidents_go(_unused_ void **state)
 {
     FleetOptions options = usual;
@@ -260,7 +261,7 @@ static void what_does_not_fit_is_read_again(_unused_ void **state)
     options.limits =
         (ClusterLimits){.nodes = 8, .jobs = 1, .reports = 32, .incidents = 256, .requests = 16};
     other.name = "b";
-    options.lease_sec = 3 * LEASE_SEC; /* longer than the cut below */
+    options.lease_sec = 3 * LEASE_SEC; /* the lease is longer than the cut below */
     options.core = cluster_config_default;
     options.core.ttl_usec = 3 * LEASE_SEC * USEC_PER_SEC;
     begin(&options);
@@ -279,7 +280,8 @@ static void what_does_not_fit_is_read_again(_unused_ void **state)
     end();
 }
 
-/* A script wrote the file of one job under the name of another: that job fails. */
+/* A script wrote the file of one job under the name of another job: the job with that name
+ * fails. */
 static void a_file_below_another_name_is_a_bad_one(_unused_ void **state)
 {
     begin(&usual);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-requests.c - every request at every stage of a job, by a leader that stays, by one that dies before it has read
- * the request, and by one that dies after that: production controllers and daemons, in virtual time.
+/* test-requests.c - every request at every stage of a job, with a leader that stays, a leader that dies before it has
+ * read the request, and a leader that dies after that: production controllers and daemons, in virtual time.
  *
  * The table of docs/operating/job.md has the outcome of each request and its latest time; this test reads the table. If
  * the leader dies, the outcome may be TAKEOVER_SEC later, with no other difference.
@@ -20,11 +20,12 @@
 
 enum {
     NODES = 4,
-    RANKS = 3,     /* one node is spare */
-    FEWER = 2,     /* the number that a resize requests */
-    LONG_SEC = 20, /* a long duration: of a restore, a first step, a save */
+    RANKS = 3,     /* ranks of the job: fewer than NODES, so one node is a spare */
+    FEWER = 2,     /* the number of ranks that a resize requests */
+    LONG_SEC = 20, /* the duration of a long restore, first step or save */
     WATCH_SEC = 90,
-    TAKEOVER_SEC = 16, /* the lease of a dead leader, and an election */
+    /* how long a takeover takes: the dead leader's lease runs out, and a new leader is elected */
+    TAKEOVER_SEC = 16,
     STEPS = 100000,
     TEXT_BYTES = 64
 };
@@ -127,7 +128,8 @@ static void makes_its_first_step_again(void)
     assert_int_equal(phase()->phase, PHASE_RECOVERING);
 }
 
-/* The store does not answer, so the job's worlds fail, each pause longer than the one before. */
+/* The store does not answer, so the job's worlds fail, and each pause between worlds is longer than
+ * the pause before. */
 static void pauses(void)
 {
     trains();
@@ -141,7 +143,7 @@ static void pauses(void)
     assert_int_equal(phase()->phase, PHASE_RECOVERING);
 }
 
-/* The job is to have two ranks from now on, and its last save takes long. */
+/* A request has given the job two ranks, and the save before the resize takes long. */
 static void resizes(void)
 {
     trains();
@@ -247,7 +249,7 @@ static const char *const leader_names[] = {"the leader stays", "the leader dies 
 
 typedef struct Result {
     char what[TEXT_BYTES];
-    double sec; /* time until the outcome; 0: nothing changed */
+    double sec; /* seconds from the request until the outcome; 0: nothing changed */
 } Result;
 
 static int ranks(void)
@@ -359,8 +361,8 @@ static int split(char *line, char *ret[COLUMNS + 1])
     return n;
 }
 
-/* Returns whether the result agrees with the cell; bound_sec is added to the cell's time. "-": as
- * without a request. */
+/* Returns whether the result agrees with the cell; bound_sec is added to the cell's time. "-" in a
+ * cell: the outcome is the same as without a request. */
 static bool says(const char *cell, const Result *result, const Result *without, int bound_sec)
 {
     char what[CELL_BYTES] = "";

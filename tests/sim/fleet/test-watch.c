@@ -76,8 +76,8 @@ static void run_for_msec(uint64_t msec)
         ;
 }
 
-/* etcd accepts a watch from the very revision that it has compacted, but never reports what was
- * deleted in that revision. The client notices such a deletion itself. */
+/* etcd accepts a watch that starts at the revision that it has compacted, but never reports the
+ * keys that were deleted in that revision. The client notices such a deletion itself. */
 static void a_delete_between_list_and_watch_survives_a_compaction(_unused_ void **state)
 {
     const char *text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-faults.c - see trainer.h: faults of trainers, and checks of what their daemons must have
- * done. */
+/* trainer-faults.c - see trainer.h: faults of trainers, and checks that their daemons have killed
+ * or ended ranks as they must. */
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/fleet/trainer-internal.h"
@@ -90,7 +90,7 @@ void trainers_freeze(int node, bool frozen)
 void trainers_part(int node, int island) { trainer_places[node].island = island; }
 void trainers_differ(int node, bool differ) { trainer_places[node].differs = differ; }
 
-static uint64_t out_usec; /* since when the store is out; 0: it works */
+static uint64_t out_usec; /* since when the store is out; 0: the store works */
 
 void trainer_store_clear(void) { out_usec = 0; }
 
@@ -128,8 +128,8 @@ static bool may_run_on(const Trainer *t)
         return true;
     if (node->is_there)
         return false;
-    /* If the node's lease has ended, a stranger's record stays in its place; a node that can be
-     * reached overwrites it. */
+    /* After the node's lease has ended, a stranger's record may stay in the place of the node's
+     * record. A node that can be reached overwrites the stranger's record. */
     const bool may_return = server_has_lease(fleet_server(), node->lease);
     if (may_return && node->is_forged)
         return loops_now_usec() >= node->gone_usec + trainers_ttl_usec;
@@ -165,8 +165,8 @@ void trainer_check_address(const Trainer *t)
                 t->rank, t->job, (long long)t->generation, t->meets_at);
 }
 
-/* Returns whether a trainer of this job runs on the node. One that survives SIGKILL is not counted:
- * its node reports the slot as lost. */
+/* Returns whether a trainer of this job runs on the node. A trainer that survives SIGKILL is not
+ * counted, because its node reports the slot as lost. */
 static bool is_of(const Trainer *t, const char *job, int node)
 {
     return trainer_lives(t) && !t->clings && t->is_assigned && t->node == node &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-internal.h - common to trainer.c, trainer-faults.c and trainer-plans.c.
+/* trainer-internal.h - declarations for trainer.c, trainer-faults.c and trainer-plans.c.
  *
  * Ownership: trainer.c frees the trainers.
  * Units:     as trainer.h.
@@ -24,29 +24,31 @@ typedef struct Trainer {
     bool is_assigned;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
     int64_t generation;
-    int resume;      /* the checkpoint that its world resumes from; -1: none */
+    int resume;      /* the checkpoint from which the trainer's world resumes; -1: none */
     int64_t resumed; /* the step of that checkpoint */
     ResumeFind find;
     bool has_found;
     int rank, size;
-    char address[CHANNEL_ADDRESS_MAX]; /* address of its own rendezvous store */
-    /* rank 0's address in the go: each process of rank 0 has another one */
+    char address[CHANNEL_ADDRESS_MAX]; /* address of the trainer's own rendezvous store */
+    /* rank 0's address in the message "go"; each process of rank 0 has another address */
     char meets_at[CHANNEL_ADDRESS_MAX];
     bool must_leave, must_save;
-    bool looks;           /* the trainer looks for what is not finite in its grain */
-    uint64_t asking_usec; /* since when the store has not answered; 0: it answers */
-    Ring *ring;           /* NULL: it has not joined its ring */
+    bool looks; /* the trainer searches its grain for the value that is not finite */
+    /* since when the store has not answered the trainer; 0: the store answers */
+    uint64_t asking_usec;
+    Ring *ring; /* NULL: the trainer has not joined its ring */
 } Trainer;
 
-typedef struct Place { /* what is true of all trainers on a node */
+typedef struct Place { /* the state that all trainers on a node share */
     bool frozen, differs;
     int island;
-    uint64_t out_usec; /* since when the node does not reach the store; 0: it does */
+    uint64_t out_usec; /* since when the node does not reach the store; 0: the node reaches it */
 } Place;
 
 extern Trainer *trainers;
 extern Place trainer_places[FLEET_NODES_MAX];
-/* How long a vanished node may return before its absence counts; how long its lease lives without it. */
+/* trainers_grace_usec: how long a vanished node may be absent before its absence counts; trainers_ttl_usec: how long a
+ * node's lease lives without renewal. */
 extern uint64_t trainers_grace_usec, trainers_ttl_usec;
 
 static inline bool trainer_lives(const Trainer *t) { return t->task && task_lives(t->task); }
@@ -54,14 +56,14 @@ static inline bool trainer_lives(const Trainer *t) { return t->task && task_live
 void trainer_end(Trainer *t, int status);
 /* Ends a trainer after a message that gives the reason. */
 void trainer_fail(Trainer *t, int code, const char *text);
-/* Checks that no other trainer lives in the slot in which one starts. */
+/* Checks that no trainer lives in the slot in which a new trainer starts. */
 void trainer_check_slot(int node, int slot);
 /* Checks that the trainer was told the address of a rank 0 of its own world. */
 void trainer_check_address(const Trainer *t);
-/* Returns since when a node has no store; 0: it has one. */
+/* Returns since when a node does not reach the store; 0: the node reaches it. */
 uint64_t trainer_out_since(int node);
 void trainer_store_clear(void);
-/* Reads the waiting messages, unless the trainer is stopped. */
+/* Makes the trainer read its waiting messages, unless the trainer is stopped. */
 void trainer_listen(Trainer *t);
 
 typedef struct Plan {

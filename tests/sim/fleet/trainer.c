@@ -23,7 +23,7 @@ enum {
     AGAIN_MSEC = 100,
     COMM_TIMEOUT_MSEC = 15000,
     STORE_AGAIN_MSEC = 300,
-    STORE_DEADLINE_MSEC = 3000, /* deadline of one operation */
+    STORE_DEADLINE_MSEC = 3000, /* the deadline of one operation of the store */
     SAVE_TRIES = 3,             /* attempts to save a job's or a world's last checkpoint */
     WAIT_SLICE_MSEC = 500,
     DATA_TIMEOUT_MSEC = 25000,
@@ -33,12 +33,12 @@ struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
     int64_t generation, step, saving, committed; /* saving: the step that is being saved */
-    int parent, written; /* numbers of checkpoints; -1: none. written: waits for its verdict */
+    int parent, written; /* numbers of checkpoints; -1: none. written: awaits the daemon's answer */
     int size, n_joined, n_tries;
     bool began, over, ends, saves;
     uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
     int64_t n_failed_saves;
-    Trainer **of; /* [size] */
+    Trainer **of; /* [size] the trainer of each rank */
     Timer timer, save_timer;
 };
 
@@ -49,7 +49,7 @@ static Ring *rings;
 Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX], n_places;
 uint64_t trainers_grace_usec, trainers_ttl_usec;
-static uint64_t n_addresses; /* each process of rank 0 has another address */
+static uint64_t n_addresses; /* how many addresses were given out */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
@@ -65,8 +65,8 @@ static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
 
 static bool is_out(const Trainer *t) { return trainer_out_since(t->node) != 0; }
 
-/* Returns whether a request to the store, which has gone unanswered since *since, is still within
- * its deadline. */
+/* Returns whether a request to the store, which has had no answer since *since, is still within its
+ * deadline. */
 static bool has_patience(uint64_t *since)
 {
     const uint64_t now = loops_now_usec();
@@ -171,7 +171,7 @@ static void ring_end(Ring *ring, const char *text)
     }
 }
 
-/* All ranks reach the same verdict; the rank with the bad grain first looks for the reason. */
+/* All ranks find that the loss is not finite, and end. The rank with the bad grain first searches for the reason. */
 static void ring_diverge(Ring *ring)
 {
     Trainer *owner = ring->of[ring->step % ring->size];
@@ -184,8 +184,8 @@ static void ring_diverge(Ring *ring)
             trainer_fail(ring->of[i], EXIT_NON_FINITE, "the loss is not finite");
 }
 
-/* Returns the ring of a trainer's world, newest first. If the world's record was put anew by hand,
- * its first ranks have ended and others meet in another ring. */
+/* Returns the newest ring of a trainer's world, or makes a new ring. If the world's record was put
+ * again by hand, the world's first ranks have ended, and its new ranks meet in another ring. */
 static Ring *ring_of(const Trainer *t)
 {
     for (Ring *ring = rings; ring; ring = ring->next)
@@ -245,7 +245,7 @@ static void ring_begin(Ring *ring)
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
     if (ring->step >= trainer_plan(ring->job)->plan.steps)
-        ring_finish(ring); /* the last world ended after its last commit */
+        ring_finish(ring); /* an earlier world has done all steps */
     else
         ring_begin_step(ring, true);
 }
@@ -268,7 +268,7 @@ static void join(Trainer *t)
 
 /* ---- steps ---- */
 
-/* Returns whether some ranks are halted or unreachable. Then the others wait and report it. */
+/* Returns whether some ranks are halted or unreachable, so that the other ranks wait and report it. */
 static bool ring_stalls(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
@@ -290,7 +290,7 @@ static bool ring_stalls(Ring *ring)
     return true;
 }
 
-/* Returns the rank that has been without the store for the longest time; NULL: there is none. */
+/* Returns the rank that has lacked the store the longest; NULL: every rank reaches the store. */
 static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
 {
     Trainer *first = NULL;
@@ -305,8 +305,8 @@ static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
     return first;
 }
 
-/* Makes all ranks wait, and report it, if one rank has used up the samples that it read ahead of an
- * outage. Returns false if there is none. */
+/* Makes all ranks wait, and report that they wait, if one rank has used up the samples that it had
+ * read before an outage of the store. Returns false if no rank waits for samples. */
 static bool ring_waits(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
@@ -391,7 +391,7 @@ static void save_fails(Ring *ring)
         begin_save(ring);
 }
 
-/* Reports the saved checkpoint. Tries again until the daemon, which may be frozen, reads the message. */
+/* Reports the saved checkpoint to the daemon. Tries again until the daemon, which may be frozen, reads the message. */
 static void tell_saved(void *userdata)
 {
     Ring *ring = userdata;
@@ -456,7 +456,7 @@ static void hear_verdict(Trainer *t, const ChannelMessage *m)
     if (ring->ends && ring->committed == ring->step)
         ring_finish(ring);
     else if (ring->ends)
-        begin_save(ring); /* that save began before the last one was due */
+        begin_save(ring); /* the committed checkpoint is not of the last step */
 }
 
 /* ---- from the start until ready ---- */
@@ -471,8 +471,8 @@ static void on_booted(void *userdata)
         (void)say(t, &m);
 }
 
-/* If the newest checkpoint is not known, rank 0 searches the folder. Returns true if the trainer
- * can resume as it was told. */
+/* If the newest checkpoint is not known, rank 0 searches the checkpoint folder. Returns true if the
+ * trainer can resume from the checkpoint that it was told. */
 static bool has_looked(Trainer *t)
 {
     char uri[MANIFEST_URI_BYTES];
@@ -563,7 +563,7 @@ static void on_dead(void *userdata)
         trainer_end(t, -SIGKILL);
 }
 
-/* The kernel's dead-man timer expires. On a frozen host it does not run. */
+/* The kernel's dead-man timer expires. On a frozen host the timer does not run. */
 static void on_deadman(void *userdata)
 {
     Trainer *t = userdata;
@@ -614,7 +614,7 @@ static void started(void *userdata, Task *task)
     after_msec(&t->work, BOOT_MSEC, on_booted, t);
 }
 
-/* Reads the waiting messages. A stopped trainer reads them when it continues. */
+/* Reads the waiting messages. A stopped trainer reads its messages when it continues. */
 void trainer_listen(Trainer *t)
 {
     ChannelMessage m;
@@ -634,8 +634,8 @@ static void killed(_unused_ void *userdata, Task *task)
     after_msec(&t->death, DEATH_MSEC, on_dead, t);
 }
 
-/* A trainer that outlives its daemon is killed by the keeper, before the next daemon starts, and by the parent-death
- * signal. */
+/* The daemon of a living trainer has ended: the keeper and the parent-death signal kill the trainer before the next
+ * daemon starts. */
 static void orphaned(_unused_ void *userdata, Task *task)
 {
     trainer_end(task_userdata(task), -SIGKILL);

@@ -16,25 +16,27 @@ typedef struct TrainerPlan {
     int64_t steps, save_steps;
     uint64_t step_usec, save_usec, restore_usec;
     uint64_t first_usec; /* additional time of a world's first step, until trainers_hurry() */
-    uint64_t ahead_usec; /* how long the samples that were read ahead last while the store is out */
+    /* for how long of an outage the samples suffice that a rank has read ahead */
+    uint64_t ahead_usec;
     bool needs_gpu;
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec, uint64_t ttl_usec);
 void trainers_close(void);
 
-/* Returns the program of that node's machine, for machine_new(). */
+/* Returns the program of the given node's machine, for machine_new(). */
 TaskProgram trainers_program(int node);
-/* From now on the worlds of jobs of that name train by this plan. */
+/* From now on the worlds of jobs with the given name train by this plan. */
 void trainers_plan(const char *job, const TrainerPlan *plan);
-/* From now on a first step takes as long as any other one. */
+/* From now on a first step takes as long as any other step. */
 void trainers_hurry(void);
 
-/* A world of that generation may go: checks that no rank of an older world runs, except where it
- * cannot be reached. */
+/* Call it when a generation is told to go. Checks that no rank of an older world runs, except on
+ * nodes that cannot be reached. */
 void trainers_check_go(const char *job, int64_t generation);
-/* Check a node's report: that this rank has ended, or that all its ranks of earlier worlds have.
- * Worlds whose records somebody has put back since are not counted as earlier. */
+/* These functions check a node's report: trainers_check_exited() checks that the rank has ended,
+ * trainers_check_killed() that all ranks of earlier worlds on the node have ended. Worlds whose
+ * records somebody has put back since do not count as earlier. */
 void trainers_check_exited(const char *job, int64_t generation, int64_t world_revision, int node,
                            int slot);
 void trainers_check_killed(const char *job, int64_t generation, int64_t world_revision, int node);
@@ -46,7 +48,7 @@ void trainers_check_fenced(void);
 /* ---- faults ---- */
 
 bool trainer_exit(int node, int slot, int code, const char *text);
-/* The job leaks memory: the kernel kills one of its trainers. */
+/* Lets the kernel kill one of the job's trainers, as if the job leaked memory. */
 bool trainers_leak(const char *job);
 /* The trainer's main thread stops until something kills the process. */
 bool trainer_hang(int node, int slot);
@@ -54,17 +56,19 @@ bool trainer_stop(int node, int slot, bool stopped); /* SIGSTOP, SIGCONT */
 /* The trainer survives SIGKILL, as a process does that waits for a disk. */
 bool trainer_cling(int node, int slot, bool clings);
 bool trainers_are_at(int node, int slot);
-bool trainers_hang(void); /* whether any trainer hangs or is stopped */
+bool trainers_hang(void); /* returns whether any trainer hangs or is stopped */
 
 /* These functions apply to the present and future trainers of a node. */
 void trainers_freeze(int node, bool frozen);
-/* the trainers reach only nodes with the same number */
+/* Gives the node an island: its trainers reach only nodes of the same island. */
 void trainers_part(int node, int island);
-void trainers_differ(int node, bool differ); /* the trainers' canned grain has other bits */
-void trainers_cut_store(int node, bool cut); /* the store does not answer the trainers */
+/* gives the result of the trainers' canned grain other bits */
+void trainers_differ(int node, bool differ);
+void trainers_cut_store(int node, bool cut); /* makes the store not answer the node's trainers */
 
-/* The loss of that step is not finite; step 0: every loss is finite. */
+/* Makes the loss of the given step not finite; step 0: every loss is finite. */
 void trainers_poison(const char *job, int64_t step);
-/* The checkpoint folder belongs to another job, until the job is submitted anew, with its own folder. */
+/* trainers_take_over() gives the job's checkpoint folder to another job; a new submission of the job has its own
+ * folder. The text is the trainers' message about the other owner. */
 #define TRAINERS_OTHER_OWNER "the folder is of job z"
 void trainers_take_over(const char *job, bool taken);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allocate.c - malloc() for a program with one thread that plays many schedules: it replaces the C library's malloc().
  *
- * A block has the size of its class and is in a span. A span begins at a multiple of SPAN_BYTES and records the class
- * of its blocks. A freed block goes to the front of its class's list and stays there. Nothing is returned to the
- * kernel, and nothing is checked: builds with sanitizers use the sanitizer's allocator. */
+ * A block has the size of its class and is in a span. A span begins at a multiple of SPAN_BYTES and records the
+ * class of its blocks. A freed block goes to the front of its class's list, and stays there until it is used again.
+ * Nothing is returned to the kernel, and nothing is checked: builds with sanitizers use the sanitizer's allocator. */
 #include "base/macro.h"
 
 #include <errno.h>
@@ -14,13 +14,14 @@
 #include <sys/mman.h>
 
 enum {
-    STEP_BYTES = 16, /* difference between classes of small blocks; alignment of all blocks */
+    /* the difference between neighbouring classes of small blocks, and the alignment of all blocks */
+    STEP_BYTES = 16,
     /* classes of small blocks; larger blocks have four classes for each doubling */
     N_STEPS = 64,
     N_CLASSES = N_STEPS + 4 * 40,
     SPAN_BYTES = 1 << 16,
-    HEAD_BYTES = 64,        /* of a span's header, before its first block */
-    REGION_BYTES = 1 << 24, /* requested from the kernel at a time */
+    HEAD_BYTES = 64,        /* bytes of a span's header, before its first block */
+    REGION_BYTES = 1 << 24, /* bytes that are requested from the kernel at a time */
 };
 
 typedef struct Block {
@@ -142,7 +143,7 @@ void *realloc(void *p, size_t n_bytes)
 
 size_t malloc_usable_size(void *p) { return p ? span_of(p)->block_bytes : 0; }
 
-/* No simulated code needs a larger alignment than malloc() gives. */
+/* Needs no larger alignment than malloc() gives, because no simulated code requests one. */
 void *aligned_alloc(size_t alignment, size_t n_bytes)
 {
     if (alignment <= STEP_BYTES)

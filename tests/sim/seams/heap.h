@@ -11,7 +11,7 @@
 #include "base/macro.h"
 
 typedef struct HeapNode {
-    size_t place; /* 1 + index; 0: in no heap */
+    size_t place; /* 1 + the node's index in the heap; 0: the node is in no heap */
 } HeapNode;
 
 typedef struct HeapEntry {
@@ -31,7 +31,7 @@ static inline HeapNode *heap_first(const Heap *heap)
     return heap->n ? heap->entries[0].node : NULL;
 }
 /* Puts a node into the order given by its key, and by before() if keys are equal. The node is new,
- * or is in this heap and has changed. Lower keys come first. */
+ * or is already in the heap and has changed. Lower keys come first. */
 void heap_put(Heap *heap, HeapNode *node, uint64_t key);
 void heap_remove(Heap *heap, HeapNode *node);
 void heap_close(Heap *heap);

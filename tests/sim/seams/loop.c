@@ -16,7 +16,7 @@ typedef enum SourceKind { SOURCE_TIME, SOURCE_DEFER, SOURCE_IO } SourceKind;
 
 struct sd_event_source {
     LIST_ENTRY(sd_event_source) list;
-    HeapNode node; /* in its loop's `pending` or `timers`, or in neither */
+    HeapNode node; /* in the heap `pending` or `timers` of its loop, or in no heap */
     Heap *heap;
     sd_event *loop; /* NULL: the source is disconnected from its loop */
     SourceKind kind;
@@ -26,11 +26,11 @@ struct sd_event_source {
     bool pending;
     int enabled;
     int64_t priority;
-    uint64_t serial;            /* order in which sources were added */
-    uint64_t pending_iteration; /* the loop's iteration in which it became pending */
-    /* only SOURCE_TIME; placed_usec: the time by which it is sorted in a heap */
+    uint64_t serial; /* the number of the source in the order in which sources were added */
+    uint64_t pending_iteration; /* the loop's iteration in which the source became pending */
+    /* only for SOURCE_TIME; placed_usec: the time by which the source is sorted in a heap */
     uint64_t usec, placed_usec;
-    int fd; /* only SOURCE_IO */
+    int fd; /* only for SOURCE_IO */
     uint32_t events, ready;
     union {
         sd_event_time_handler_t time;
@@ -41,19 +41,19 @@ struct sd_event_source {
 };
 
 struct sd_event {
-    HeapNode node;              /* in loops.due */
-    LIST_ENTRY(sd_event) moved; /* in loops.moved */
+    HeapNode node;              /* the loop's node in loops.due */
+    LIST_ENTRY(sd_event) moved; /* the loop's links in loops.moved */
     bool has_moved;
     unsigned n_references;
     uint64_t serial;
     uint64_t iteration;
-    uint64_t due_usec, due_turn; /* by which it is sorted in loops.due */
-    uint64_t last_turn;          /* turn of its last callback */
+    uint64_t due_usec, due_turn; /* the keys by which the loop is sorted in loops.due */
+    uint64_t last_turn;          /* the turn of the loop's last callback */
     bool frozen, dead, exiting, dispatching;
     int state, exit_code;
     int64_t realtime_offset_usec;
     size_t machine;
-    unsigned refused; /* the n-th timer from now on is refused; 0: none */
+    unsigned refused; /* n: the n-th timer from now on is refused; 0: no timer is refused */
     Heap timers, pending;
     LIST_HEAD(SourceList, sd_event_source)
     sources, descriptors; /* sources: all kinds except SOURCE_IO; descriptors: SOURCE_IO */
@@ -119,8 +119,8 @@ static void loop_place(sd_event *loop)
         heap_remove(&loops.due, &loop->node);
 }
 
-/* Notes that a loop's place in `due` may change. A callback changes its sources many times, so the
- * loop is moved only when the next loop is needed. */
+/* Notes that a loop's place in loops.due may change. A callback changes its sources many times, so
+ * the loop is moved only when the next loop is needed. */
 static void loop_moved(sd_event *loop)
 {
     if (!loop->has_moved)
@@ -158,8 +158,9 @@ static void source_place(sd_event_source *s)
     Heap *heap = NULL;
     if (s->kind == SOURCE_IO) {
         bool ready = s->enabled != SD_EVENT_OFF && (s->ready & s->events);
+        /* the loop notices a ready source at its next wait */
         if (ready && !s->pending)
-            s->pending_iteration = s->loop->iteration + 1; /* a loop notices it at its next wait */
+            s->pending_iteration = s->loop->iteration + 1;
         s->pending = ready;
     }
     if (s->enabled != SD_EVENT_OFF && s->pending)
@@ -516,7 +517,7 @@ sd_event_source *sd_event_source_unref(sd_event_source *s)
     if (--s->n_references > 0)
         return NULL;
     if (s->dispatching)
-        source_disconnect(s); /* freed when the callback has returned */
+        source_disconnect(s); /* the source is freed when its callback has returned */
     else
         source_free(s);
     return NULL;
@@ -535,7 +536,7 @@ int sd_event_source_set_enabled(sd_event_source *s, int enabled)
         return 0;
     assert(enabled == SD_EVENT_OFF || enabled == SD_EVENT_ON || enabled == SD_EVENT_ONESHOT);
     assert(s->kind != SOURCE_DEFER ||
-           enabled != SD_EVENT_ON); /* with ON, it would leave no time for other sources */
+           enabled != SD_EVENT_ON); /* with ON, the source would leave no time for other sources */
     if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
         return enabled == SD_EVENT_OFF ? 0 : -ESTALE;
     if (s->kind == SOURCE_TIME && (enabled == SD_EVENT_OFF) != (s->enabled == SD_EVENT_OFF))

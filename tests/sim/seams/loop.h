@@ -12,14 +12,13 @@
  *
  * Time stands still while callbacks run, and jumps from one due source to the next.
  *
- * Which callback is next:
- *   - between loops: the one whose next source is due first; of several, the one that has waited longest for its turn.
- *   - within a loop, as in sd-event: all sources that are due by now become pending at once. Among the pending sources,
- *     the lowest priority number comes first, whenever it was due; of equal priorities, the source that became pending
- *     first; of these, the one that was due first; then the one that was added first. sd-event leaves the last two
- *     open, so code must not depend on them.
- *   - SD_EVENT_ONESHOT is off before its callback runs. Setting a time, or switching a source off, makes the source not
- *     pending. Accuracies are ignored: a source is never late, except in a frozen loop.
+ * Which callback is next: - between loops: the loop whose next source is due first; of several such loops, the loop
+ * that has waited longest for its turn. - within a loop, as in sd-event: all sources that are due by now become pending
+ * at once. Among the pending sources, the lowest priority number comes first, whenever it was due; of equal priorities,
+ * the source that became pending first; of these, the source that was due first; then the source that was added first.
+ * sd-event does not promise the last two orders, so code must not depend on them. - SD_EVENT_ONESHOT is off before its
+ * callback runs. Setting a source's time, or switching the source off, makes the source not pending. Accuracies are
+ * ignored: a source is never late, except in a frozen loop.
  *
  * Ownership: as sd-event's: sources hold a reference on their loop. loops_close() asserts that all is freed.
  * Units:     *_usec is microseconds of CLOCK_BOOTTIME.
@@ -42,21 +41,22 @@ uint64_t loops_next_usec(void);
  * until_usec (unless that is UINT64_MAX) and returns false. */
 bool loops_run(uint64_t until_usec);
 
-/* Makes the n-th timer from now on (1: the next) fail with -ENOMEM; 0: none. */
+/* Makes the n-th timer from now on (1: the next) fail with -ENOMEM; 0: no timer fails. */
 void loop_refuse_timer(sd_event *loop, unsigned n);
 
 /* Freezes or thaws a loop. A frozen loop runs nothing; its due sources all become pending when it
  * is thawed. */
 void loop_freeze(sd_event *loop, bool frozen);
-/* The loop's process was killed: the loop runs nothing any more. Its objects must still be freed. */
+/* Kills the loop's process: the loop runs nothing any more. The objects of the loop must still be freed. */
 void loop_kill(sd_event *loop);
 bool loop_is_dead(const sd_event *loop);
 
-/* Returns the loop whose code runs: that of the callback, or the entered one. NULL: the simulator
- * itself. */
+/* Returns the loop whose code runs: the loop of the callback, or the loop that was entered. NULL:
+ * the simulator's own code runs. */
 sd_event *loop_current(void);
-/* For code of a process that runs outside of callbacks, such as its start: loop_enter(loop) ...
- * loop_enter(previous). */
+/* Enters a loop, and returns the loop that was entered before. For code of a process that runs
+ * outside of callbacks, such as its start: call loop_enter(loop) before the code, and
+ * loop_enter(previous) after it. */
 sd_event *loop_enter(sd_event *loop);
 
 /* Sets the offset: realtime = boottime + offset. */
@@ -67,6 +67,6 @@ int64_t loop_realtime_offset(const sd_event *loop);
 void loop_set_machine(sd_event *loop, size_t machine);
 size_t loop_machine(const sd_event *loop);
 
-/* Sets the events of a descriptor of sd_event_add_io(), which need not be open: EPOLLIN and such, 0
- * for none. While there are events, its sources run again and again. */
+/* Sets the events of a descriptor of sd_event_add_io(), which need not be open: EPOLLIN and the
+ * like; 0: no events. While the descriptor has events, its sources run again and again. */
 void loop_set_ready(sd_event *loop, int fd, uint32_t revents);

@@ -24,24 +24,24 @@ typedef struct Queue { /* messages that were sent and not read, oldest first */
 
 struct Task {
     Machine *machine;
-    int slot, number; /* the number is unique while the task exists */
+    int slot, number; /* number: unique while the task exists */
     bool lives, leaves;
     int status;
-    Process *process; /* the daemon's half; NULL: the daemon has given it up */
-    Queue up, down;   /* messages to the daemon; messages from the daemon */
+    Process *process; /* the daemon's Process; NULL: the daemon has given it up */
+    Queue up, down;   /* up: messages to the daemon; down: messages from the daemon */
     void *userdata;
 };
 
 struct Machine {
     TaskProgram program;
-    sd_event *loop; /* loop of the daemon; NULL: none runs */
+    sd_event *loop; /* loop of the daemon; NULL: no daemon runs */
     Task *of[RECORD_SLOTS_MAX];
     Machine *next;
 };
 
 static Machine *machines;                    /* the list of all machines */
 static Task **tasks;                         /* indexed by number; NULL: the number is free */
-static size_t n_tasks, tasks_room, n_living; /* n_living: used numbers */
+static size_t n_tasks, tasks_room, n_living; /* n_living: how many numbers are in use */
 
 /* ---- messages ---- */
 
@@ -97,8 +97,8 @@ static Task *task_of(const Process *process)
     return process->channel < 0 ? NULL : task_at(process->channel);
 }
 
-/* Makes the loop's descriptors of the task ready: its channel if there is something to read, its
- * pidfd if it has ended. */
+/* Makes the loop's descriptors of the task ready: the task's channel if there is something to read,
+ * its pidfd if the task has ended. */
 static void show(const Task *task)
 {
     sd_event *loop = task->machine->loop;

@@ -3,7 +3,7 @@
  *
  * machine.c defines the functions of daemon/process/process.h and logs.h, channel_send(), channel_receive() and
  * orphans_owner_tag(). So daemon/world starts Tasks instead of processes, exchanges messages with them, kills them, and
- * waits until nothing of them is left.
+ * waits until nothing of the Tasks is left.
  *
  *     machine_open(machine, loop);   // an sdtraind begins to run on it
  *     ...                            // it calls process_start(): program->started()
@@ -11,10 +11,10 @@
  *     task_end(task, 83);            // it exits
  *
  * A Task lives until the model of its program ends it, whatever happens to its daemon. Its slot is clear only when the
- * task has ended and left nothing behind. After a daemon was killed, the next one finds the slots unchanged.
+ * task has ended and left nothing behind. After a daemon was killed, the next daemon finds the slots unchanged.
  *
  * Ownership: machine_new() gives the caller a Machine, which owns its Tasks; machine_free() accepts NULL. A Task is
- *            freed when a new one is started in its slot.
+ *            freed when a new Task is started in its slot.
  * Units:     exit codes; signals negative.
  * Errors:    those of process.h and channel.h. A channel holds at most TASK_MESSAGES_MAX unread messages: -EAGAIN.
  * Threads:   one.
@@ -34,12 +34,13 @@ typedef struct Task Task;
 typedef struct TaskProgram {
     void *userdata;
     void (*started)(void *userdata, Task *task);
-    /* A message for the task waits: task_hear(). */
+    /* A message for the task has arrived; task_hear() takes it. */
     void (*told)(void *userdata, Task *task);
-    /* The task got SIGKILL: end it by task_end(task, -SIGKILL), unless nothing can end it. */
+    /* The task got SIGKILL: end the task by task_end(task, -SIGKILL), unless the model lets it
+     * survive. */
     void (*killed)(void *userdata, Task *task);
-    /* The daemon has killed the task and is waiting, blocked, until it ends: end the task now, or
-     * it does not end in time. */
+    /* The daemon has killed the task and is waiting, blocked, until it ends: end the task now; a
+     * task that ends later does not end in time. */
     void (*awaited)(void *userdata, Task *task);
     /* The daemon has closed its end of the channel. */
     void (*hung_up)(void *userdata, Task *task);
@@ -50,12 +51,13 @@ typedef struct TaskProgram {
 Machine *machine_new(const TaskProgram *program);
 Machine *machine_free(Machine *machine);
 
-/* From now on, a process started on that loop runs on this machine. */
+/* From now on, a process that code of the given loop starts runs on this machine. */
 void machine_open(Machine *machine, sd_event *loop);
-/* The daemon has ended. Its tasks stay. */
+/* Notes that the daemon has ended. The tasks of the daemon stay. */
 void machine_close(Machine *machine);
 
-/* Returns the task in the slot; NULL: none was started there since the machine was made. */
+/* Returns the task in the slot; NULL: no task was started in this slot since the machine was
+ * made. */
 Task *machine_task(Machine *machine, int slot);
 
 int task_slot(const Task *task);
@@ -64,7 +66,7 @@ bool task_lives(const Task *task);
 void task_set_userdata(Task *task, void *userdata);
 void *task_userdata(const Task *task);
 
-/* Takes the oldest message from the daemon. Returns false if there is none. The caller clears *ret. */
+/* Takes the oldest message from the daemon. Returns false if there is no message. The caller clears *ret. */
 bool task_hear(Task *task, ChannelMessage *ret);
 /* Sends a message to the daemon. Returns false if the daemon has ended or does not read. Strings
  * are copied. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* records.c - the codecs of records, with a cache of their results.
  *
- * Each node, each controller and each checker reads a record, and all of them again when the schedule is played a
+ * Each node, each controller and each checker reads a record, and reads it again when the schedule is played a
  * second time. In programs that play many schedules, the linker calls these functions instead of those of
- * cluster/records.c (--wrap). The result of a read depends only on the text, that of a write only on the record and
- * the old text. So a cached result is the one that the production code gave for the same bytes. Errors name a key and
- * are not cached. */
+ * cluster/records.c (--wrap). The result of a read depends only on the text; the result of a write depends only on
+ * the record and the old text. So a cached result is the result that the production code gave for the same bytes.
+ * Errors name a key and are not cached. */
 #include "cluster/records.h"
 
 #include "base/json/field-table.h"
@@ -23,7 +23,7 @@ typedef char *(*Encode)(const void *record, const char *old_text);
 
 typedef struct Codec {
     const char *kind;         /* the kind in record_tables */
-    const RecordTable *table; /* NULL until it is looked up */
+    const RecordTable *table; /* NULL until table_of() has looked it up */
     size_t size;
     Decode decode;
     Encode encode;
@@ -147,7 +147,7 @@ static char *encode(Codec *codec, const void *record, const char *old_text)
     for (Part part; (part = next_part(table, asked, &i)).at;) {
         const size_t at = (size_t)((char *)part.at - asked);
         n = add(&asked, &room, n, *part.at, part.n_bytes);
-        /* only whether there is a part counts, not its address */
+        /* only the existence of a part counts, not its address */
         memset(asked + at, 1, sizeof(void *));
     }
     if (old_text)
@@ -168,8 +168,9 @@ static char *encode(Codec *codec, const void *record, const char *old_text)
 
 /* ---- JSON trees ---- */
 
-/* A record is first read soon after it was written. Its text then need not be parsed: jansson would
- * read the text that it wrote as the same tree. A written record's tree is never changed. */
+/* A record is first read soon after it was written. Then its text need not be parsed, because
+ * jansson would make the same tree from the text that was written from a tree. A written record's
+ * tree is never changed. */
 static struct {
     size_t n_text;
     char *text;

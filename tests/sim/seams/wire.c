@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum {
-    DESCRIPTORS_FROM = 1 << 20, /* no real descriptor is that high */
+    DESCRIPTORS_FROM = 1 << 20, /* no real descriptor has such a high number */
     DELAY_MIN_USEC = 200,
     DELAY_MAX_USEC = 2000,
     /* The same as etcd/grpc/wire.c sets for gRPC: */
@@ -19,7 +19,7 @@ enum {
     RETRY_MIN_MSEC = 100,
     RETRY_MAX_MSEC = 500,
     PING_WAIT_MSEC = 2000,
-    PING_LATEST_MSEC = 6000 + PING_WAIT_MSEC, /* pings go out every 6 s */
+    PING_LATEST_MSEC = 6000 + PING_WAIT_MSEC, /* the client sends a ping every 6 s */
 };
 
 typedef struct Path {
@@ -34,18 +34,18 @@ typedef struct Link {
     Path *path;
     size_t member;
     bool connected;
-    uint64_t retry_usec; /* no earlier connection attempt */
+    uint64_t retry_usec; /* no connection attempt before this time */
     sd_event_source *connecting, *pinging;
-    uint64_t last_usec[NETWORK_WAYS];     /* messages of a way arrive in order */
-    uint64_t released_usec[NETWORK_WAYS]; /* arrival of the last released message */
+    uint64_t last_usec[NETWORK_WAYS];     /* arrival of each way's last message */
+    uint64_t released_usec[NETWORK_WAYS]; /* as last_usec, of messages that had been held */
 } Link;
 
 typedef struct Arrival {
     TAILQ_ENTRY(Arrival) next;
     WireCall *call;
     bool end;
-    ProtobufCMessage *message; /* NULL before the end: bytes that are not a message */
-    WireStatus status;         /* only at the end */
+    ProtobufCMessage *message; /* NULL, if `end` is false: bytes that are not a message */
+    WireStatus status;         /* set only if `end` is true */
 } Arrival;
 
 struct Wire {
@@ -54,7 +54,7 @@ struct Wire {
     int fd;
     Link *links;
     size_t n_links;
-    TAILQ_HEAD(CallQueue, WireCall) calls; /* calls with a client, oldest first */
+    TAILQ_HEAD(CallQueue, WireCall) calls; /* calls whose client has not ended, oldest first */
     TAILQ_HEAD(ArrivalQueue, Arrival) arrivals;
 };
 
@@ -63,7 +63,7 @@ struct WireRequest {
     ProtobufCMessage *message;
 };
 
-/* A call has two ends: the client's exists while `wire` is set, the server's while `server_call` is set. */
+/* A call has two ends: the client's end exists while `wire` is set, the server's end while `server_call` is set. */
 struct WireCall {
     LIST_ENTRY(WireCall) list;  /* list of all calls */
     TAILQ_ENTRY(WireCall) next; /* list of its wire's calls */
@@ -115,7 +115,7 @@ static struct {
     size_t n_wires;
     Path *paths;          /* [machine][member] */
     bool *frozen;         /* [member] */
-    uint64_t *heard_usec; /* [machine] time of its last message */
+    uint64_t *heard_usec; /* [machine] time of the machine's last message */
     LIST_HEAD(, Link) links;
     LIST_HEAD(, WireCall) calls;
     LIST_HEAD(, Packet) packets;
@@ -241,7 +241,7 @@ static NetworkWay packet_way(const Packet *packet)
     return packet->kind < PACKET_ANSWER ? NETWORK_TO_MEMBER : NETWORK_TO_CLIENT;
 }
 
-/* Schedules a packet. It waits for a held packet that was sent before, so that both arrive in order. */
+/* Schedules a packet. The packet waits for a held packet that was sent earlier, so that the two arrive in order. */
 static void packet_schedule(Packet *packet, bool was_held)
 {
     WireCall *call = packet->call;
@@ -307,7 +307,7 @@ static void packet_to_member(Packet *packet)
         if (call->server_call)
             net.server.send(net.server.server, call->server_call, packet->request->message);
     }
-    if (call->gone) /* held requests keep their order, and are done although the client has ended */
+    if (call->gone) /* the client has ended, but its held requests were carried out in order */
         server_cancel(call);
     server_run();
 }
@@ -348,7 +348,7 @@ void network_end(WireCall *call, WireCode code, const char *text)
     call->server_call = NULL;
 }
 
-/* Detaches the client, which has received the end or has ended. A server that has the call is notified. */
+/* Detaches the client, which has received the end or has ended. If the server has the call, it is notified. */
 static void call_leave(WireCall *call)
 {
     if (!call->broken && (call->server_call || call->n_packets > 0))
@@ -383,7 +383,7 @@ static int on_connecting(sd_event_source *source _unused_, uint64_t usec _unused
 {
     Link *link = userdata;
     if (loops_now_usec() < link->retry_usec) {
-        link_settle(link, "failed to connect to all addresses"); /* as at the last attempt */
+        link_settle(link, "failed to connect to all addresses"); /* the last attempt's error */
         return 0;
     }
     if (silent(link->path, link->member) || !net.server.is_up(net.server.server, link->member)) {
@@ -435,7 +435,7 @@ static int on_pinging(sd_event_source *source _unused_, uint64_t usec _unused_, 
     return 0;
 }
 
-/* After a path has changed: pings begin to be missed, or no longer are. */
+/* After a path has changed, starts or stops the timers that end connections without pings. */
 static void path_changed(void)
 {
     Link *link;
@@ -498,7 +498,7 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
 {
     Wire *wire = userdata;
     Arrival *arrival, *last = TAILQ_LAST(&wire->arrivals, ArrivalQueue);
-    /* Handles only the present arrivals: a callback may end calls, whose arrivals come next time. */
+    /* Handles only the present arrivals: a callback may end calls, whose arrivals are handled next time. */
     for (bool more = last; more && !loop_is_dead(wire->loop);) {
         arrival = TAILQ_FIRST(&wire->arrivals);
         TAILQ_REMOVE(&wire->arrivals, arrival, next);
@@ -588,7 +588,7 @@ WireRequest *wire_request_new(const ProtobufCMessage *message)
     WireRequest *request = memory_new(WireRequest);
     size_t n = protobuf_c_message_get_packed_size(message);
     _cleanup_free_ uint8_t *bytes = memory_resize(NULL, n + 1, 1);
-    (void)protobuf_c_message_pack(message, bytes); /* returns n */
+    (void)protobuf_c_message_pack(message, bytes); /* the return value is n */
     *request =
         (WireRequest){.n_references = 1, .message = message_unpack(message->descriptor, bytes, n)};
     assert(request->message);
@@ -688,7 +688,7 @@ void network_close(void)
     while ((packet = LIST_FIRST(&net.packets)))
         packet_free(packet);
     WireCall *call;
-    while ((call = LIST_FIRST(&net.calls))) { /* only the server's end is left */
+    while ((call = LIST_FIRST(&net.calls))) { /* only the server's end of the call is left */
         server_cancel(call);
         call_check(call);
     }

@@ -6,10 +6,11 @@
  *              its loop ◄───┘   ◄── answers, delayed, held, reset ───   └── network_answer(), network_end()
  *
  * Messages are passed unpacked. A connection (of a client to a member) behaves as with TCP and gRPC: in order,
- * lossless, silent while a path is cut. After some seconds of silence gRPC's pings give the connection up: then its
- * RPCs end as UNAVAILABLE, and messages in flight are lost. If a connection cannot be made, its RPCs end as unsent.
+ * lossless, silent while a path is cut. After some seconds without an answer to its pings gRPC gives the connection up:
+ * then the RPCs of that connection end as UNAVAILABLE, and messages in flight are lost. If a connection cannot be made,
+ * the RPCs that wait for it end as unsent.
  *
- * Anything that has arrived waits until the client's loop runs, at the priority that libetcd's gRPC wire has.
+ * Messages that have arrived wait until the client's loop runs, at the priority that libetcd's gRPC wire has.
  *
  * A killed process sends nothing more, but messages that it sent before may still arrive.
  *
@@ -27,13 +28,13 @@
  * advance(). */
 typedef struct NetworkServer {
     void *server;
-    /* Begins a call on a member that is up, and returns the server's handle of the call. token:
-     * NULL for none. */
+    /* Begins a call on a member for which is_up() returns true, and returns the server's handle of
+     * the call. token NULL: the call has no token. */
     void *(*open)(void *server, size_t member, const char *path, bool hasleader, const char *token,
                   WireCall *call);
-    /* borrows the request */
+    /* Sends a request, and borrows it. */
     void (*send)(void *server, void *server_call, const ProtobufCMessage *request);
-    /* The client has ended: network_answer() and network_end() must not be called for it any more. */
+    /* The client has ended: network_answer() and network_end() must not be called for this call any more. */
     void (*cancel)(void *server, void *server_call);
     bool (*is_up)(void *server, size_t member); /* false: the member accepts no connection */
     void (*advance)(void *server, uint64_t now_usec);
@@ -56,17 +57,17 @@ uint64_t network_draw(uint64_t n);
 
 /* ---- for the model of etcd, within advance() ---- */
 
-/* Sends an answer. Takes ownership of message, which message_free() must accept. NULL: bytes that
- * are not a message. */
+/* Sends an answer. Takes ownership of message, which message_free() must accept. message NULL:
+ * sends bytes that are not a message. */
 void network_answer(WireCall *call, ProtobufCMessage *message);
 /* Ends a call, after all its answers; the server then forgets the call. */
 void network_end(WireCall *call, WireCode code, const char *text);
-/* Returns when a process on that machine last received a message; 0: never. */
+/* Returns when a process on the given machine last received a message; 0: never. */
 uint64_t network_heard_usec(size_t machine);
 /* Returns the machine of the call's client. */
 size_t network_machine(const WireCall *call);
-/* Must be called after any other change of the server: it may have something to do earlier than it
- * reported. */
+/* Call it after each change of the server that the network did not make: the server may now have
+ * something to do earlier than next_usec() reported. */
 void network_server_changed(void);
 
 /* ---- faults ---- */
@@ -75,9 +76,9 @@ typedef enum NetworkWay { NETWORK_TO_MEMBER, NETWORK_TO_CLIENT, NETWORK_WAYS } N
 
 /* Cuts a path in one direction, or restores it. While it is cut, messages wait. */
 void network_cut(size_t machine, size_t member, NetworkWay way, bool cut);
-/* Delays each message by that much, both ways. */
+/* Delays each message by extra_usec, in both directions. */
 void network_clog(size_t machine, size_t member, uint64_t extra_usec);
-/* Stops the member's process: as if all its paths were cut both ways. */
+/* Stops the member's process, as if all its paths were cut in both directions. */
 void network_freeze(size_t member, bool frozen);
-/* Resets the connections of this path; messages in flight on them are lost. */
+/* Resets the connections of this path; the messages in flight on these connections are lost. */
 void network_reset(size_t machine, size_t member);

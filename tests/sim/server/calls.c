@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls.c - calls: their requests, their waiting, and their answers.
+/* calls.c - handles the requests of calls, lets calls wait, and answers them.
  *
  * A call's messages and its end are put into one queue, which server_advance() delivers, so that no callback runs
  * while the model is working. A call is freed when its client has gone or has got its end, the queue has no entry of
@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-enum { TIMEOUT_SEC = 5 /* plus two elections, as in etcd */ };
+/* a request's deadline, to which two election timeouts are added, as in etcd */
+enum { TIMEOUT_SEC = 5 };
 
 static const Refusal no_leader = {SERVER_UNAVAILABLE, "etcdserver: no leader"};
 static const Refusal timed_out = {SERVER_UNAVAILABLE, "etcdserver: request timed out"};
@@ -101,7 +102,7 @@ void call_output(ServerCall *call, ProtobufCMessage *message)
     TAILQ_INSERT_TAIL(&call->server->outputs, output, list);
 }
 
-/* Ends a call. A write that a leader already has is not cancelled by that. */
+/* Ends a call. That does not cancel a write that a leader already has. */
 void call_end(ServerCall *call, Refusal refusal)
 {
     if (call->gone)
@@ -155,8 +156,8 @@ static bool answer_applied(ServerCall *call, Refusal refusal, ProtobufCMessage *
     return false;
 }
 
-/* Returns whether a linearizable read can be answered: its member must have applied all that the
- * quorum has. Otherwise lets the call wait. */
+/* Returns whether a linearizable read can be answered: the call's member must have applied all
+ * revisions of the quorum. Otherwise makes the call wait. */
 static bool can_read(ServerCall *call)
 {
     const Server *server = call->server;
@@ -243,7 +244,7 @@ static bool handle_grant(ServerCall *call, const ProtobufCMessage *message)
     Lease *lease;
     Refusal refusal = users_caller(server, call->member, call->token, &caller);
 
-    free(caller.user); /* any user may do this, but a wrong token is refused */
+    free(caller.user); /* any user may revoke a lease, but a wrong token is refused */
     if (refusal.code != SERVER_OK)
         return answer(call, refusal, NULL);
     if (!can_write(call))
@@ -292,8 +293,8 @@ static bool handle_revoke(ServerCall *call, const ProtobufCMessage *message)
     return answer_applied(call, refusal, &response->base);
 }
 
-/* Renews a lease as this leader remembers it, even if it is a former leader that does not know it.
- * Returns the TTL in seconds, or -1 if the renewal has to wait. */
+/* Renews a lease as this member remembers it, even if the member is a former leader that does not
+ * know that it leads no more. Returns the TTL in seconds, or -1 if the renewal has to wait. */
 static int64_t renew_at(Server *server, size_t leader, int64_t id)
 {
     Member *m = &server->members[leader];
@@ -316,7 +317,7 @@ static bool handle_keep_alive(ServerCall *call, const ProtobufCMessage *message)
     const Pb__LeaseKeepAliveRequest *request = (const Pb__LeaseKeepAliveRequest *)message;
     Server *server = call->server;
     const Member *m = &server->members[call->member];
-    /* The header is taken before the renewal. */
+    /* The answer's header is made before the renewal, so it has the member's term before it. */
     Pb__ResponseHeader *header = raft_header(server, call->member, 0);
     int64_t ttl_sec = -1;
 
@@ -355,7 +356,7 @@ static bool handle_authenticate(ServerCall *call, const ProtobufCMessage *messag
     if (!can_read(call))
         return false;
     Refusal refusal = users_check_password(server, request->name, request->password);
-    if (refusal.code == SERVER_OK) { /* a wrong token gets no new one */
+    if (refusal.code == SERVER_OK) { /* a caller with a wrong token gets no new token */
         Caller caller;
         refusal = users_caller(server, call->member, call->token, &caller);
         free(caller.user);
@@ -544,11 +545,12 @@ static void retry_applied(ServerCall *call)
     }
     ProtobufCMessage *message = TAKE_PTR(call->answer);
     stop_waiting(call);
-    (void)answer(call, REFUSAL_NONE, message); /* the call is answered now */
+    /* the return value is not needed: the call is answered now */
+    (void)answer(call, REFUSAL_NONE, message);
 }
 
-/* The leader that has the proposal is back in contact. If its term has ended, the proposal is lost,
- * because no other member had it. */
+/* The leader that has the call's proposal is back in contact. If that leader's term has ended, the
+ * proposal is lost, because no other member had it. */
 static void retry_proposal(ServerCall *call)
 {
     Server *server = call->server;
@@ -585,7 +587,7 @@ static void retry(ServerCall *call, bool new_leader)
             call_end(call, (Refusal){SERVER_UNAVAILABLE, "etcdserver: leader changed"});
         else
             attempt(call);
-        process(call); /* the stream's next request */
+        process(call); /* handles the stream's next request */
         break;
     case WAIT_QUORUM:
         retry_proposal(call);
@@ -627,8 +629,9 @@ void calls_time_out(Server *server)
 {
     for (ServerCall *call = TAILQ_FIRST(&server->waiting), *next; call; call = next) {
         next = TAILQ_NEXT(call, waiting_list);
+        /* all calls wait for the same time, so all later calls in the list have later deadlines */
         if (call->until_usec > server->now_usec)
-            break; /* all calls wait for the same time */
+            break;
         if (!call->gone && !server->members[call->member].frozen)
             call_end(call, timeout_of(call));
     }
@@ -657,12 +660,13 @@ void calls_deliver(Server *server)
         free(output);
         call->n_outputs--;
         if (now.message) {
-            call->events.message(call, now.message, call->userdata); /* may cancel the call */
+            /* the callback may cancel the call */
+            call->events.message(call, now.message, call->userdata);
             continue;
         }
         ServerEvents events = call->events;
         void *userdata = call->userdata;
-        assert(call->gone && call->n_outputs == 0); /* nothing follows an end */
+        assert(call->gone && call->n_outputs == 0); /* a call gets nothing after its end */
         events.ended(call, now.refusal.code, now.refusal.text, userdata);
         release(call);
     }

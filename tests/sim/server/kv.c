@@ -118,7 +118,7 @@ static bool add_to_page(const Version *version, void *userdata)
         return true;
     if (page->limit > 0 && response->n_kvs == page->limit) {
         response->more = true;
-        return true; /* the key is counted nevertheless */
+        return true; /* the key is counted although it is not in the answer */
     }
     response->kvs =
         memory_grow(response->kvs, response->n_kvs, &page->room, sizeof(Pb__KeyValue *));
@@ -126,7 +126,7 @@ static bool add_to_page(const Version *version, void *userdata)
     return true;
 }
 
-/* now: the newest revision that the reader sees. */
+/* Makes the answer to a Range. now: the newest revision that the reader sees. */
 static Pb__RangeResponse *range_response(const Server *server, const Pb__RangeRequest *request,
                                          int64_t now)
 {
@@ -175,8 +175,8 @@ Refusal kv_range(Server *server, size_t member, const Caller *caller,
 
 static int compare_numbers(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 
-/* Returns whether a comparison holds. Without an operand, or with the operand of another target, it
- * compares with 0 or an empty value. */
+/* Returns whether a comparison holds. A comparison without an operand, or with the operand of
+ * another target, compares with 0 or an empty value. */
 static bool holds(const Server *server, const Pb__Compare *compare, int64_t now)
 {
     static const Version none = {0};
@@ -248,7 +248,7 @@ static Refusal check_rights(const Server *server, const Caller *caller,
     return refusal;
 }
 
-/* Checks the whole transaction: it is refused if a lease does not exist, or a read is of a revision
+/* Checks the whole transaction. Refuses the transaction if it uses a lease or reads at a revision
  * that does not exist. */
 static Refusal check_ops(const Server *server, const Pb__TxnRequest *request, int64_t now)
 {
@@ -268,7 +268,8 @@ static Refusal check_ops(const Server *server, const Pb__TxnRequest *request, in
     return refusal;
 }
 
-/* Returns the header of an answer inside an answer, which has only a revision. */
+/* Returns the header for an answer that is part of a Txn's answer. Such a header has only a
+ * revision. */
 static Pb__ResponseHeader *inner_header(int64_t revision)
 {
     Pb__ResponseHeader *header = memory_new(Pb__ResponseHeader);
@@ -323,7 +324,7 @@ Refusal kv_txn(Server *server, size_t member, const Caller *caller, const Pb__Tx
                ProtobufCMessage **ret)
 {
     bool writes = !kv_only_reads(request);
-    /* A read sees what its member has applied; a write sees all earlier writes. */
+    /* A read sees the revisions that its member has applied; a write sees all earlier writes. */
     int64_t now = writes ? server->mvcc.revision : server->members[member].applied;
     Refusal refusal = check_rights(server, caller, request);
     bool succeeded = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lessor.c - leases as their leader counts them. An expired lease is revoked up to half a second
- * later, since etcd checks at that interval. A renewal in between finds the lease gone. */
+ * later, since etcd checks at that interval. A renewal between the expiry and the revocation finds
+ * no lease. */
 #include "tests/sim/server/server-internal.h"
 
 #include <endian.h>
@@ -101,7 +102,8 @@ Refusal lessor_revoke(Server *server, int64_t id)
     mvcc_begin(server);
     for (size_t i = 0; i < n; i++) {
         KeyRange range = {.begin = keys[i]->node.begin, .single = true};
-        (void)mvcc_delete(server, &range); /* one key, which exists because it has a lease */
+        /* the range is one key, which exists because it has a lease */
+        (void)mvcc_delete(server, &range);
     }
     assert(LIST_EMPTY(&lease->keys));
     free(lease);
@@ -117,7 +119,7 @@ int64_t lessor_renew(Server *server, int64_t id)
     if (!lease)
         return 0;
     if (lease->expires_usec <= server->now_usec) {
-        (void)lessor_revoke(server, id); /* the lease exists */
+        (void)lessor_revoke(server, id); /* cannot fail: the lease exists */
         return 0;
     }
     schedule(server, lease, server->now_usec + ttl_usec(lease));
@@ -158,7 +160,8 @@ void lessor_expire(Server *server)
 {
     while (lessor_next_usec(server) <= server->now_usec)
         (void)lessor_revoke(server,
-                            of_expiry(tree_first(&server->lessor.expiries))->id); /* lease exists */
+                            /* cannot fail: it exists */
+                            of_expiry(tree_first(&server->lessor.expiries))->id);
 }
 
 uint64_t lessor_next_usec(const Server *server)

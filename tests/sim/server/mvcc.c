@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mvcc.c - keys, their versions by revision, and the history that watches read.
  *
- * A key keeps its versions, newest first; the history lists the same versions by revision. A compaction visits only the
- * versions that it removes from the history, never all keys. As in etcd 3.4 it also removes the deletes of its own
- * revision: a watch from exactly that revision sees only the puts. */
+ * A key keeps its versions, newest first; the history lists the same versions by revision. A compaction visits only
+ * the versions that it removes from the history, never all keys. As in etcd 3.4, a compaction also removes the
+ * deletes of its own revision: a watch from exactly that revision sees only the puts. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
@@ -115,8 +115,9 @@ void mvcc_visit(const Mvcc *mvcc, const KeyRange *range, int64_t revision, Versi
 
     if (!range->single)
         tree_visit(&mvcc->keys, range->begin, range->end, range->endless, look, &at);
+    /* the range is a single key, so whether to continue does not matter */
     else if ((node = tree_find(&mvcc->keys, range->begin)))
-        (void)look(node, &at); /* a single key, so the result is not needed */
+        (void)look(node, &at);
 }
 
 /* ---- writes ---- */
@@ -298,7 +299,7 @@ Refusal mvcc_compact(Mvcc *mvcc, int64_t at)
 
 typedef struct Copy {
     Mvcc *to;
-    Version **of; /* pairs of a version and its copy, in the order of the keys' visit */
+    Version **of; /* pairs of a version and its copy, in the order in which the keys are visited */
     size_t n, room;
 } Copy;
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raft.c - members: who is in contact with the others, who leads, and what each of them believes.
+/* raft.c - members: which members are in contact with each other, which member leads, and what each member believes.
  *
  * A quorum in contact that follows a leader can commit revisions. When the leader loses contact, the other members
- * wait for an election timeout and then elect a leader of a higher term, which gives every lease its TTL again. A
- * leader that is cut off believes for the same time that it leads; a leader whose disk hangs believes it for ever. */
+ * wait for an election timeout and then elect a leader of a higher term, who gives every lease its TTL again. A
+ * leader that is cut off believes for an election timeout that it still leads; a leader whose disk hangs believes so
+ * for ever. */
 #include "tests/sim/server/server-internal.h"
 
 enum {
     HEARTBEATS_PER_ELECTION = 10,
-    /* election timeouts without a leader, until streams that require one end */
+    /* after this many election timeouts without a leader, streams that require a leader end */
     STREAM_ELECTIONS = 3,
 };
 
@@ -51,7 +52,8 @@ static void apply(Server *server, size_t index, int64_t to)
     watcher_notify(server, index, from, to);
 }
 
-/* Returns when the member applies its next revision; UINT64_MAX: it has applied all. */
+/* Returns when the member applies its next revision; UINT64_MAX: the member has applied all
+ * revisions, or has no contact. */
 static uint64_t apply_usec(const Server *server, const Member *m)
 {
     if (!m->in_contact || m->applied >= server->mvcc.revision)
@@ -114,7 +116,7 @@ static void learn(Server *server, size_t index)
     m->streams_usec = UINT64_MAX;
     forget_beliefs(m);
     if (is_new)
-        calls_retry(server, index, true); /* refuses reads that waited */
+        calls_retry(server, index, true); /* refuses the reads that have waited for a leader */
     apply_due(server, index);
     calls_retry(server, index, false);
 }
@@ -237,7 +239,7 @@ static void give_up(Server *server, size_t index)
     Member *m = &server->members[index];
 
     m->leader = SIZE_MAX;
-    m->term++; /* the member stands for election */
+    m->term++; /* the member stands for election, in a new term */
     m->streams_usec = server->now_usec + STREAM_ELECTIONS * server->options.election_usec;
     forget_beliefs(m);
     calls_retry(server, index, false);
@@ -258,7 +260,7 @@ static void end_streams(Server *server, size_t index)
 
 void raft_advance(Server *server)
 {
-    raft_review(server); /* contact_usec may have passed */
+    raft_review(server); /* a member's contact_usec may have passed */
     for (size_t i = 0; i < server->n_members; i++) {
         Member *m = &server->members[i];
         if (give_up_usec(server, m) <= server->now_usec)
@@ -318,7 +320,7 @@ void raft_init(Server *server)
 
 /* ---- faults ---- */
 
-/* A member returns: it is in contact with the others within a heartbeat. */
+/* Lets a member return: it is in contact with the other members within a heartbeat. */
 static void reconnect(Server *server, Member *m)
 {
     m->contact_usec = server->now_usec + server_draw(server) % (server->options.election_usec /
@@ -365,7 +367,7 @@ void server_thaw(Server *server, size_t index)
     if (!m->frozen)
         return;
     m->frozen = false;
-    calls_thawed(server, index); /* before the member gets anything new */
+    calls_thawed(server, index); /* serves the old requests before the member gets new ones */
     reconnect(server, m);
 }
 

@@ -65,7 +65,7 @@ size_t server_writer(const Server *server) { return server->writer; }
 void server_advance(Server *server, uint64_t now_usec)
 {
     assert(now_usec >= server->now_usec);
-    /* Do what is due one step after the other, each at its own time. */
+    /* Does the due steps one after the other, each at its own time. */
     for (uint64_t next; (next = raft_next_usec(server)) <= now_usec;) {
         server->now_usec = MAX(server->now_usec, next);
         calls_time_out(server);
@@ -109,7 +109,7 @@ ServerCode server_compact(Server *server, int64_t revision, const char **ret_tex
 void server_set_nospace(Server *server, bool full) { server->nospace = full; }
 
 struct ServerSnapshot {
-    Server *server; /* only its store, leases and users are used */
+    Server *server; /* of this Server, only store, leases and users are used */
 };
 
 static Server *copy_of(const Server *from)

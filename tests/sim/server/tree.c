@@ -34,7 +34,8 @@ static void update(TreeNode *node)
         node->last = node->right->last;
 }
 
-/* Splits a tree: the nodes before `at` go to the left tree, the others to the right tree. */
+/* Splits a tree: the nodes before `at` go to the left tree, the other nodes go to the right
+ * tree. */
 static void split(TreeNode *node, const TreeNode *at, TreeNode **ret_left, TreeNode **ret_right)
 {
     if (!node) {
@@ -154,7 +155,7 @@ void tree_visit(const Tree *tree, Bytes from, Bytes to, bool endless, TreeVisito
                 void *userdata)
 {
     Visit v = {.from = from, .to = to, .endless = endless, .visit = visit, .userdata = userdata};
-    (void)visit_below(tree->root, &v); /* it does not matter whether the visitor ended the visit */
+    (void)visit_below(tree->root, &v); /* whether the visitor ended the visit does not matter */
 }
 
 static bool ends_after(const TreeNode *node, Bytes key)
@@ -178,5 +179,5 @@ static bool visit_around(TreeNode *node, const Visit *v)
 void tree_visit_around(const Tree *tree, Bytes key, TreeVisitor visit, void *userdata)
 {
     Visit v = {.from = key, .visit = visit, .userdata = userdata};
-    (void)visit_around(tree->root, &v); /* whether the visitor ended it does not matter */
+    (void)visit_around(tree->root, &v); /* whether the visitor ended the visit does not matter */
 }

@@ -3,9 +3,10 @@
  * objects.
  *
  * A node is a range [begin, end). Nodes that order single keys leave end empty, and only tree_visit() visits them. Two
- * nodes may have the same begin; the one inserted first comes first.
+ * nodes may have the same begin; the node that was inserted first comes first.
  *
- * Source:    Aragon, Seidel: "Randomized Search Trees", FOCS'89; ranges by the largest end below each node.
+ * Source:    Aragon, Seidel: "Randomized Search Trees", FOCS'89; each node also knows the largest end below it, by
+ *            which ranges are found.
  * Ownership: the caller owns nodes and bytes, which must not move while the node is in a tree.
  * Units:     bytes.
  * Errors:    none.
@@ -27,7 +28,8 @@ typedef struct TreeNode {
     Bytes begin, end;
     bool endless; /* end is after all keys */
     struct TreeNode *left, *right;
-    const struct TreeNode *last; /* the node at or below this one with the largest end */
+    /* the node with the largest end among this node and all nodes below it */
+    const struct TreeNode *last;
     uint64_t number, priority;
 } TreeNode;
 
@@ -39,10 +41,10 @@ typedef struct Tree {
 
 void tree_insert(Tree *tree, TreeNode *node);
 void tree_remove(Tree *tree, TreeNode *node);
-/* Returns the first node with this begin; NULL: none. */
+/* Returns the first node with this begin; NULL: there is no such node. */
 TreeNode *tree_find(const Tree *tree, Bytes begin);
 TreeNode *tree_first(const Tree *tree);
-/* Returns false to end the visit. It must not change the tree. */
+/* A visitor returns false to end the visit. It must not change the tree. */
 typedef bool (*TreeVisitor)(TreeNode *node, void *userdata);
 /* Visits, in order, all nodes that begin at or after `from` and, unless endless, before `to`. */
 void tree_visit(const Tree *tree, Bytes from, Bytes to, bool endless, TreeVisitor visit,

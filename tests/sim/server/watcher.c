@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    SYNC_MSEC = 100,      /* how often etcd serves the unsynced watchers */
-    REVISIONS_MAX = 1000, /* in one answer */
+    SYNC_MSEC = 100,      /* the interval at which etcd serves the unsynced watchers */
+    REVISIONS_MAX = 1000, /* the largest number of revisions in one answer */
     GRPC_BYTES = 512 << 10,
 };
 
@@ -91,7 +91,7 @@ static size_t event_bytes(const Pb__Event *event)
     return 1 + length_bytes(n) + n;
 }
 
-/* Sends an answer; if it is too large, splits it between events. */
+/* Sends an answer. An answer that is too large is sent in fragments, each of whole events. */
 static void send_fragments(Watcher *watcher, Pb__WatchResponse *whole, int64_t revision)
 {
     ServerCall *call = watcher->call;
@@ -165,7 +165,7 @@ static void cancel_compacted(Watcher *watcher)
     const Mvcc *mvcc = &watcher->call->server->mvcc;
     Pb__WatchResponse *response = response_new(watcher->call, watcher->id, 0);
 
-    response->header->revision = 0; /* as in etcd */
+    response->header->revision = 0; /* etcd's answer has the revision 0 here, too */
     response->canceled = true;
     response->compact_revision = mvcc->compacted;
     call_output(watcher->call, &response->base);
@@ -212,7 +212,7 @@ void watcher_notify(Server *server, size_t index, int64_t from, int64_t to)
     Round round = {.member = member};
     Watcher *outdated;
 
-    do { /* only a member that was cut off during a compaction has any */
+    do { /* only a member that was cut off during a compaction has outdated watchers */
         outdated = NULL;
         if (from <= server->mvcc.compacted) /* deletes of the compacted revision are lost, too */
             tree_visit(&member->watchers, (Bytes){0}, (Bytes){0}, true, find_outdated, &outdated);
@@ -320,7 +320,7 @@ static void create(ServerCall *call, const Pb__WatchCreateRequest *request)
     const Member *member = &call->server->members[call->member];
     ProtobufCBinaryData key = request->key;
 
-    if (key.len == 0) /* the smallest possible key */
+    if (key.len == 0) /* an empty key stands for the smallest possible key */
         key = (ProtobufCBinaryData){.data = first_key, .len = 1};
     KeyRange range = key_range(key, request->range_end);
     Refusal refusal = may_watch(call, &range);

@@ -21,8 +21,9 @@ const char *__lsan_default_suppressions(void);
 
 /* A thread that uses libcrypto has 904 bytes of error state. Only a pthread key points to them, and
  * they are freed when the thread ends. After as many threads as there are thread numbers (32,768),
- * the store's thread has the number of a thread that has ended. LeakSanitizer then takes it for the
- * ended thread, does not scan it, and reports the bytes as lost. */
+ * the store's thread has the number of a thread that has ended. LeakSanitizer then takes the
+ * store's thread for the ended thread, does not scan its memory, and reports the 904 bytes as
+ * lost. */
 const char *__lsan_default_suppressions(void) { return "leak:CRYPTO_zalloc\n"; }
 
 typedef struct Input {

@@ -305,14 +305,15 @@ static MeshMessage *messages_with(int peer, bool sent, size_t *ret_n)
         if (mesh.messages[i].peer == peer && mesh.messages[i].sent == sent)
             found[n++] = mesh.messages[i];
     qsort(found, n, sizeof(*found), compare_slots);
+    /* a slot that is used twice could mix up two messages */
     for (size_t i = 1; i < n; i++)
-        assert_true(found[i].slot > found[i - 1].slot); /* else they could be mixed up */
+        assert_true(found[i].slot > found[i - 1].slot);
     *ret_n = n;
     return found;
 }
 
-/* run_rank() does all steps as one rank, and returns the messages between it and each of the ranks
- * `some`, in both directions. */
+/* run_rank() does all steps as one rank. It returns the messages, in both directions, between that
+ * rank and each rank of `some`. */
 enum { SOME_MAX = 5 };
 typedef struct Passed {
     MeshMessage *list[SOME_MAX][2];
@@ -342,8 +343,8 @@ static void run_rank(int rank, int size, const Step *steps, size_t n_steps, cons
     }
 }
 
-/* Checks, for each two ranks of `some`, that the messages that one sends are those that the other
- * receives. */
+/* Checks, for each two ranks of `some`, that one rank sends exactly the messages that the other
+ * rank receives. */
 static void run_world(int size, const Step *steps, size_t n_steps, bool late)
 {
     const int all[SOME_MAX] = {0, 1, size / 2, size - 2, size - 1};
@@ -402,7 +403,7 @@ static void worlds_of_any_size_agree(void **state)
 }
 
 /* The scratch memory of one exchange suffices for 16 KiB of each of 256 ranks, or for 4,096 bytes
- * of each of 1,024. */
+ * of each of 1,024 ranks. */
 static void the_small_exchange_ends_where_its_memory_does(void **state)
 {
     (void)state;

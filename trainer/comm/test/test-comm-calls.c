@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm-calls.c - what all comms have in common, tested over a backend that records its
- * arguments: the arguments of each call, a failure that stays, and abort; also the comm of one
- * rank, and the arithmetic of sums. */
+/* test-comm-calls.c - what all comms have in common: the arguments of each call, a failure that
+ * stays, and abort. The test's backend records its arguments. It also tests the comm of one rank,
+ * and the arithmetic of sums. */
 
 #include "base/test/testing.h"
 #include "trainer/comm/combine.h"
@@ -140,7 +140,8 @@ static void what_a_rank_brings_to_a_gather_lies_in_its_place(void **state)
     assert_int_equal(call(&comm, 3, 8, &err), 0);
     assert_true(noted.call == ALL_GATHER && noted.data == out && noted.n == 40 && noted.piece == 8);
     assert_memory_equal(out, "................abcdefgh................", 40);
-    assert_int_equal(comm_all_gather(&comm, out + 2 * 8, out, 8, &err), 0); /* in is in its place */
+    /* the input is already at its place in `out` */
+    assert_int_equal(comm_all_gather(&comm, out + 2 * 8, out, 8, &err), 0);
     assert_memory_equal(out, "................abcdefgh................", 40);
 }
 
@@ -194,7 +195,7 @@ static void an_abort_is_told_apart(void **state)
         assert_non_null(strstr(err.text, call_names[i]));
     }
     assert_int_equal(noted.call, 0);
-    /* an abort during the call: its failure is reported as -ECANCELED */
+    /* an abort during the call: the call's failure is reported as -ECANCELED */
     for (int i = 0; i < CALLS; i++) {
         Comm other = fresh();
         answer = -ECONNRESET;
@@ -244,8 +245,8 @@ static void one_rank_has_everything(void **state)
 
 /* ---- sums ---- */
 
-/* Combines every number of elements up to that of two vectors, at every alignment within one; the
- * memory around them is unchanged. */
+/* Combines ranges of every length from 0 to 80 elements, at every alignment within a vector
+ * register. The memory before and after a range stays unchanged. */
 static void each_element_is_combined_and_no_other(void **state)
 {
     (void)state;

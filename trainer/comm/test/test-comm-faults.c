@@ -100,7 +100,8 @@ static int run_killed_any_time(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     Error err = ERROR_INIT;
-    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* both ranks have opened */
+    /* both ranks have opened the comm */
+    world_check(world_barrier(comm, &err) == 0, "%s", err.text);
     if (world->rank == shared->victim) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -112,7 +113,7 @@ static int run_killed_any_time(World *world, Comm *comm, void *arg)
     }
     _cleanup_free_ char *data = calloc(BIG, 4);
     int r = 0;
-    for (int round = 0; r == 0; round++) /* asymmetric: rank 0 sends, the victim receives */
+    for (int round = 0; r == 0; round++) /* rank 0 only sends, and the victim only receives */
         r = comm_broadcast(comm, 0, data, 4 * BIG, &err);
     shared->code[world->rank] = r;
     shared->after_usec[world->rank] = now() - atomic_load(&shared->struck_usec);
@@ -170,7 +171,7 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
             assert_true(now() - t < WORLD_SEC * USEC_PER_SEC);
             usleep(1000);
         }
-        (void)kill(world.pids[size - 1], SIGKILL); /* our child, not reaped yet: it exists */
+        (void)kill(world.pids[size - 1], SIGKILL); /* this child is not reaped yet, so it exists */
         assert_int_equal(world_wait(&world, WORLD_SEC, NULL), 1);
         for (int rank = 0; rank < size - 1; rank++) {
             assert_int_equal(shared->code[rank], -ETIMEDOUT);
@@ -180,7 +181,7 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
     }
 }
 
-static Shared *meeting; /* of rank 1; NULL after it passed the gate */
+static Shared *meeting; /* only on rank 1; NULL after rank 1 passed the gate */
 
 static void note_that_we_met(const struct pollfd *fds, nfds_t n)
 {
@@ -209,8 +210,9 @@ static int run_missing(World *world, Comm *comm, void *arg)
         world_check(strstr(err.text, "g1/late/2"), "text: %s", err.text);
         (void)atomic_fetch_add(&shared->failed, 1);
     }
-    while (atomic_load(&shared->failed) < 2) /* rank 0 serves the store until all have failed */
-        usleep(1000);                        /* world_wait() limits the wait */
+    /* rank 0 serves the store until both ranks have failed */
+    while (atomic_load(&shared->failed) < 2)
+        usleep(1000); /* world_wait() limits the wait */
     return 0;
 }
 
@@ -231,14 +233,14 @@ static void a_missing_peer_bounds_opening(void **state)
     }
 }
 
-/* Rank 1 publishes its address and ends before rank 2 connects to it. Rank 0's time passes only
- * after that. */
+/* Rank 1 publishes its address and ends before rank 2 connects to it. Rank 0's clock stands still
+ * until rank 1 has ended. */
 static int run_half_open(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     (void)comm;
     if (world->rank == 1) {
-        world->connect_usec = 500000; /* fails: rank 2 has not opened yet */
+        world->connect_usec = 500000; /* opening fails, because rank 2 opens its comm later */
         Error err = ERROR_INIT;
         Comm *mine;
         int r = world_open(world, "g1/half", &mine, &err);
@@ -255,12 +257,12 @@ static int run_half_open(World *world, Comm *comm, void *arg)
     uint64_t t = now();
     _cleanup_(comm_freep) Comm *mine = NULL;
     int r = world_open(world, "g1/half", &mine, &err);
-    if (r == 0) /* rank 0 may have connected to rank 1 before that ended */
+    if (r == 0) /* rank 0 may have connected to rank 1 before rank 1 ended */
         r = world_barrier(mine, &err);
     shared->code[world->rank] = r;
     shared->after_usec[world->rank] = now() - t;
     while (world->rank == 0 && shared->code[2] == 0)
-        usleep(1000); /* the store must stay; bounded by world_wait() */
+        usleep(1000); /* rank 0 must keep the store; world_wait() limits the wait */
     return 0;
 }
 
@@ -330,15 +332,15 @@ static void an_abort_ends_a_call(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* Two ranks have the same number: the second is refused with an error that names it. Then time
- * passes, and the first times out without the other ranks. */
+/* Two processes open the comm as rank 1: the second is refused with an error that names rank 1.
+ * Then time passes, and the first process times out, because no rank 2 comes. */
 static int run_twins(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     (void)comm;
     if (world->rank == 0) {
         while (atomic_load(&shared->failed) < 2)
-            usleep(1000); /* serves the store; world_wait() limits the wait */
+            usleep(1000); /* rank 0 serves the store; world_wait() limits the wait */
         return 0;
     }
     world->rank = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-comm-open.c - how a rank opens its comms, with a store and connections in memory
  * (testing-mesh.h): which ranks it looks up, calls and adopts, in worlds of up to 16,384 ranks, and
- * which rank it blames when that fails. */
+ * which rank it blames when opening fails. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -40,8 +40,8 @@ static void publish_ranks(int below)
     }
 }
 
-/* Opens a comm, and checks that every deadline was that of the opening and that nothing is left
- * open on failure. */
+/* Opens a comm, and checks that every wait had the deadline of the whole opening, and that a
+ * failure leaves no connection open. */
 static int open_within(const CommOptions *options, Comm **ret, Error *err)
 {
     const uint64_t begun = clock_boottime_usec();
@@ -87,7 +87,9 @@ typedef struct Blame {
     int rank;
     const char *bad; /* the key for which the store answers with the error `answer` */
     int answer;
-    int hold, call; /* errors: of connector_hold(), for rank 4; of a call to rank 3 */
+    /* hold: the error of connector_hold(), for rank 4; call: the error of connector_call() to rank
+     * 3 */
+    int hold, call;
     int unmet;
 } Blame;
 
@@ -106,7 +108,8 @@ static void whom_a_rank_blames(void **state)
          * blamed. */
         {2, "g7/test/2", -EEXIST, 0, 0, 0},
         {2, "g7/test/2", -ENOSPC, 0, 0, 0},
-        /* A rank has not published; a rank published a malformed address; a rank does not call. */
+        /* A rank has not published its address, published a malformed address, or does not call:
+         * that rank is blamed. */
         {5, "g7/test/3", -ETIMEDOUT, 0, 0, 1 + 3},
         {5, "", 0, 0, -EPROTO, 1 + 3},
         {5, "", 0, -ETIMEDOUT, 0, 1 + 4},
@@ -144,7 +147,7 @@ static void nobody_needs_to_be_told(void **state)
     Error err = ERROR_INIT;
     Comm *comm = NULL;
     options.unmet = NULL;
-    mesh_reset(); /* no other rank has published */
+    mesh_reset(); /* no other rank has published its address */
     assert_int_equal(open_within(&options, &comm, &err), -ETIMEDOUT);
     assert_null(comm);
 }
@@ -153,7 +156,8 @@ static void each_call_of_the_mesh_may_fail(void **state)
 {
     (void)state;
     const CommOptions options = options_of(1, 3);
-    for (size_t k = 1; k <= 4; k++) { /* one mesh to make, two ranks to adopt */
+    /* the opening makes three calls of the mesh: one makes it, two adopt ranks */
+    for (size_t k = 1; k <= 4; k++) {
         Error err = ERROR_INIT;
         Comm *comm = NULL;
         mesh_reset();
@@ -181,7 +185,8 @@ static void a_prefix_has_a_bound(void **state)
         options.prefix = prefix;
         mesh_reset();
         const int r = comm_open_gloo(&options, &comm, &err);
-        assert_int_equal(r, n + 2 <= RENDEZVOUS_KEY_MAX ? 0 : -EINVAL); /* with "/0" */
+        /* the key is the prefix and "/0" */
+        assert_int_equal(r, n + 2 <= RENDEZVOUS_KEY_MAX ? 0 : -EINVAL);
         comm = comm_free(comm);
         prefix[n] = 'x';
     }
@@ -205,7 +210,8 @@ static void each_rank_says_that_it_knows_of_the_bulk_comm(void **state)
     mesh_store.answer = -ECONNREFUSED;
     assert_int_equal(bulk_offer(&options, &err), -ECONNREFUSED);
     assert_int_equal(unmet, 1);
-    mesh_store.answer = -EEXIST; /* an earlier process of this rank has set it: rank 0 answered */
+    /* an earlier process of this rank has set the key; rank 0 answers, so it is not blamed */
+    mesh_store.answer = -EEXIST;
     const CommOptions again = options_of(1024, 1025);
     assert_int_equal(bulk_offer(&again, &err), -EEXIST);
     assert_int_equal(unmet, 0);
@@ -220,7 +226,7 @@ static void each_rank_says_that_it_knows_of_the_bulk_comm(void **state)
 typedef struct BulkCase {
     int rank, size;
     int missing; /* the rank that does not know of the bulk comm; -1: none */
-    /* published by rank 0; NULL: rank 0 is the tested rank, or published nothing */
+    /* the answer that rank 0 published; NULL: rank 0 is the tested rank, or published no answer */
     const char *verdict;
     const char *bad;
     int answer;

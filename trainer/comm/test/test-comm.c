@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and sizes that are not multiples of
- * these, against sums that each rank computes by itself. */
+/* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and with buffer sizes that are not
+ * multiples of these numbers; each rank compares the results with sums that it computes by
+ * itself. */
 
 #include "base/clock.h"
 #include "base/number/hash.h"
@@ -83,7 +84,8 @@ static void reduce_integers(World *world, Comm *comm, size_t n)
     }
 }
 
-/* A sum of floats is right to rounding, and has the same bits in two runs and on all ranks. */
+/* A sum of floats is right except for rounding, and has the same bits in two runs and on all
+ * ranks. */
 static void reduce_floats(World *world, Comm *comm, size_t n)
 {
     _cleanup_free_ float *a = malloc(n * sizeof(*a));
@@ -214,7 +216,7 @@ static void barriers_hold(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* Two comms use one store side by side: messages of one never reach the other. */
+/* Two comms use one store side by side: messages of one comm never reach the other. */
 static int run_two_comms(World *world, Comm *comm, void *arg)
 {
     (void)arg;
@@ -267,7 +269,8 @@ static int run_bulk(World *world, Comm *unused, void *arg)
     int32_t one = 1;
     CHECK_OK(comm_all_reduce(bulk ? bulk : train, COMM_I32, COMM_SUM, &one, 1, err));
     world_check(one == c->size, "%d", one);
-    CHECK_OK(world_barrier(train, err)); /* rank 0 serves the store until all have read it */
+    /* rank 0 serves the store until all ranks have read from it */
+    CHECK_OK(world_barrier(train, err));
     return 0;
 }
 

@@ -166,7 +166,7 @@ static void a_rank_that_comes_twice_is_one_rank(void **state)
     (void)connector_free(holder.meeting);
 }
 
-/* Two connections of the same rank do not count as one of another rank. */
+/* Two connections of one rank do not count as a connection of another rank. */
 static void a_rank_that_is_missing_is_named(void **state)
 {
     (void)state;
@@ -179,7 +179,8 @@ static void a_rank_that_is_missing_is_named(void **state)
         int fds[2] = {-EBADF, -EBADF};
         pthread_t thread;
         char text[64];
-        static ClockGate gates[ELEMENTSOF(cases)]; /* no time passes before both have connected */
+        /* no time passes before both connections are made */
+        static ClockGate gates[ELEMENTSOF(cases)];
         gates[i].awaited = 1;
         clock_hold(&gates[i]);
         holder.usec = 1000;
@@ -287,7 +288,7 @@ static void a_rank_that_has_gone_is_named(void **state)
 
 static pthread_t tests_thread;
 static atomic_bool others_are_late;
-static atomic_int n_polls; /* polls of other threads than the test's */
+static atomic_int n_polls; /* the number of polls by threads other than the test's */
 
 static void be_late_if_told(void)
 {
@@ -324,7 +325,7 @@ static void strangers_that_are_left_cost_nothing(void **state)
     (void)close(dial(address)); /* ends the rank's poll */
     assert_true(has_ended(silent));
     atomic_store(&n_polls, 0);
-    usleep(20000); /* time enough for many polls; the test holds either way */
+    usleep(20000); /* long enough for many polls; the test passes in any case */
     assert_in_range(atomic_load(&n_polls), 0, 20);
     (void)close(silent);
     (void)close(call_rank_0(1, address));
@@ -334,7 +335,7 @@ static void strangers_that_are_left_cost_nothing(void **state)
     (void)connector_free(holder.meeting);
 }
 
-/* A rank keeps 256 strangers. Each further one replaces the oldest. */
+/* A rank keeps 256 strangers. Each further stranger replaces the oldest. */
 static void the_oldest_stranger_makes_way(void **state)
 {
     (void)state;
@@ -345,8 +346,9 @@ static void the_oldest_stranger_makes_way(void **state)
     pthread_t thread;
     int fds[MOST + 2];
     uint8_t greeting[24];
+    /* the calls wait in the backlog, because the rank accepts none yet */
     for (size_t i = 0; i < ELEMENTSOF(fds); i++)
-        fds[i] = dial(address); /* the calls wait in the backlog, as the rank does not accept yet */
+        fds[i] = dial(address);
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     for (size_t i = 0; i < ELEMENTSOF(fds); i++)
         assert_int_equal(recv(fds[i], greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));

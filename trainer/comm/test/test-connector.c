@@ -49,8 +49,8 @@ static void *hold(void *arg)
     return NULL;
 }
 
-/* Connects ranks 0 and 1 of two, each with its own options. Returns each rank's result and the rank
- * that it missed. */
+/* Connects ranks 0 and 1 of a world of two, each with its own options. Returns each rank's result,
+ * and the rank that did not connect with it. */
 static void meet_two(const CommOptions options[2], uint64_t usec, int ret_r[2], int ret_peer[2])
 {
     Error err = ERROR_INIT;
@@ -65,7 +65,8 @@ static void meet_two(const CommOptions options[2], uint64_t usec, int ret_r[2], 
         assert_int_equal(pthread_create(&threads[i], NULL, hold, &holders[i]), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < 2; i++) { /* only now: a call to a closed port would be refused */
+    /* closes the ports only now, because a call to a closed port would be refused */
+    for (int i = 0; i < 2; i++) {
         ret_r[i] = holders[i].r;
         ret_peer[i] = holders[i].peer;
         if (holders[i].r == 0) {
@@ -116,7 +117,7 @@ static int call_as_stranger(const char *address)
     return fd;
 }
 
-/* Strangers that call before the rank does not get its place, though they come first. */
+/* Strangers call rank 0 before rank 1 does, but none of them gets the place of rank 1. */
 static void strangers_come_first_and_get_nothing(void **state)
 {
     (void)state;
@@ -128,11 +129,12 @@ static void strangers_come_first_and_get_nothing(void **state)
     _cleanup_(connector_freep) Connector *caller = open_meeting(&one);
     pthread_t thread;
     int peer;
-    for (size_t i = 0; i < MANY / 2; i++) /* they wait in the backlog until the rank accepts */
+    /* the strangers wait in the backlog until rank 0 accepts */
+    for (size_t i = 0; i < MANY / 2; i++)
         fds[i] = call_as_stranger(connector_address(holder.meeting));
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     for (size_t i = MANY / 2; i < MANY; i++) {
-        /* as rank 1 sends it, with a proof of zeros */
+        /* a call as rank 1 sends it, but with a proof of zeros */
         const uint32_t call[16] = {0x3174656d, 1, 0};
         fds[i] = call_as_stranger(connector_address(holder.meeting));
         (void)!send(fds[i], i % 3 ? (const char *)call : "GET / HTTP/1.1\r\n\r\n", i % 3 ? 64 : 18,
@@ -248,8 +250,8 @@ static void note_what_was_seen(const struct pollfd *fds, nfds_t n)
     clock_gate_pass(&apart->gate);
 }
 
-/* Rank 2 has another secret: its error says that the store drops it; the errors of the others name
- * the missing rank. */
+/* Rank 2 has another secret. Its error says that the store drops its connections; the errors of
+ * ranks 0 and 1 name rank 2 as missing. */
 static int open_apart(World *world, Comm *comm, void *arg)
 {
     (void)comm;
@@ -266,7 +268,7 @@ static int open_apart(World *world, Comm *comm, void *arg)
     world_check(!mine, "it opened");
     atomic_store(&apart->codes[world->rank], code + (strstr(err.text, "g1/apart/2") ? 0 : -10000));
     while (world->rank == 0 && (apart->codes[1] == 0 || apart->codes[2] == 0))
-        usleep(1000); /* the store must stay; bounded by world_wait() */
+        usleep(1000); /* rank 0 must keep the store; world_wait() limits the wait */
     return 0;
 }
 

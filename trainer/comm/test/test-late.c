@@ -120,8 +120,8 @@ static void what_the_store_tells_says_more_than_an_earlier_drop(void **state)
 
 /* ---- a store ---- */
 
-/* Here the store's thread is delayed: it posts `stands`, waits for `go`, and then continues with a
- * late clock. */
+/* The place where the store's thread is delayed: the thread posts `stands`, waits for `go`, and
+ * then continues with a late clock. */
 static struct {
     pthread_t tests; /* the test's thread, not the store's */
     atomic_bool closed;
@@ -221,7 +221,8 @@ static void set_while_it_stands_still(bool before_the_look)
     close_the_door();
     int stranger = dial(store); /* ends the store's poll */
     await_at_the_door();
-    if (before_the_look) { /* the next turn reads a late clock and is delayed before its poll */
+    /* the store's next turn reads a late clock and is delayed before its poll */
+    if (before_the_look) {
         int another = dial(store);
         open_the_door(false);
         await_at_the_door();
@@ -233,7 +234,7 @@ static void set_while_it_stands_still(bool before_the_look)
     (void)close(stranger);
     store = rendezvous_free(store);
     clock_hooks = (ClockHooks){0};
-    (void)sem_destroy(&door.stands); /* no thread waits on it */
+    (void)sem_destroy(&door.stands); /* cannot fail: no thread waits on this semaphore */
     (void)sem_destroy(&door.go);
     assert_int_equal(get_status, 0);
     assert_int_equal(set_status, 0);
@@ -316,15 +317,16 @@ static char *gathered;
 static bool stood_still;
 static int n_readings;
 
-/* The first reading of the clock sets the call's deadline. The second one is for the first row:
- * there, rank 1 is delayed until the last row begins, when the rows before it have arrived. */
+/* The first reading of the clock sets the call's deadline. The second reading is for the first row:
+ * there, rank 1 is delayed until the last row begins to arrive, when all earlier rows have
+ * arrived. */
 static void stand_still_until_the_last_row(void)
 {
     if (++n_readings != 2)
         return;
     while (__atomic_load_n(&gathered[ALL - 2 * PIECE], __ATOMIC_ACQUIRE) != 1)
         usleep(1000); /* world_wait() limits the wait */
-    usleep(50000);    /* so that a tick most likely falls here; the test holds either way */
+    usleep(50000);    /* so that a tick most likely falls here; the test passes in any case */
     stood_still = true;
 }
 
@@ -351,7 +353,7 @@ static int gather_late(World *world, Comm *comm, void *arg)
         clock_hooks.before_reading = be_late_once;
     }
     int r = comm_all_gather_dealt(comm, data, ALL, PIECE, &err);
-    gathered = NULL; /* from here on the hook does nothing */
+    gathered = NULL; /* from here on be_late_once() does nothing */
     world_check(r == 0, "%s", err.text);
     for (size_t i = 0; i < ALL; i++)
         world_check(data[i] == (char)(1 + i / PIECE % 2), "byte %zu is %d", i, data[i]);
@@ -371,7 +373,7 @@ static void a_message_that_is_through_counts_however_late_we_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* this test forks, so it is the first */
+        /* this test forks, so it runs first */
         cmocka_unit_test(a_message_that_is_through_counts_however_late_we_look),
         cmocka_unit_test(what_the_store_said_counts_however_late_it_is_read),
         cmocka_unit_test(who_was_dropped_says_so_when_the_pause_outlasts_its_time),

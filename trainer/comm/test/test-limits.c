@@ -62,12 +62,14 @@ static void a_full_store_keeps_what_it_has(void **state)
         (void)snprintf(name, sizeof(name), "key/%d", i);
         assert_int_equal(set(store, name, name, strlen(name), &err), 0);
     }
-    for (int i = 0; i < 2; i++) { /* twice: the first refusal must not make room */
+    /* tries twice, because the first refusal must not make room for the key */
+    for (int i = 0; i < 2; i++) {
         assert_int_equal(set(store, "one more", "x", 1, &err), -ENOSPC);
         assert_non_null(strstr(err.text, "setting one more: No space left on device"));
         assert_int_equal(set(store, "one more", "", 0, &err), -ENOSPC);
     }
-    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* set again, to the same value */
+    /* a key may be set again to the same value */
+    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0);
     assert_int_equal(set(store, "key/1", "key/2", 5, &err), -EEXIST);
     assert_int_equal(set(store, "key/2", "key/", 4, &err), -EEXIST);
     for (int i = 0; i < KEYS; i += KEYS / 9) {
@@ -134,7 +136,7 @@ static void no_rank_that_waits_makes_way(void **state)
         _cleanup_(rendezvous_freep) Rendezvous *store = open_store(world);
         for (int i = 0; i < n; i++)
             waiting[i] = come_and_wait(store);
-        int more = come_and_wait(store); /* accepted after all the others */
+        int more = come_and_wait(store); /* the store accepts it after all other connections */
         assert_true(has_ended(more));    /* closed without an answer */
         (void)close(more);
         assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),
@@ -142,7 +144,8 @@ static void no_rank_that_waits_makes_way(void **state)
                          -ECONNRESET);
         assert_non_null(strstr(err.text, "waiting for k"));
         assert_non_null(strstr(err.text, rendezvous_address(store)));
-        (void)close(waiting[0]); /* the place is free at the store's next turn */
+        /* the closed connection's place is free at the store's next turn */
+        (void)close(waiting[0]);
         assert_int_equal(set(store, "k", "v", 1, &err), 0);
         for (int i = 1; i < n; i++) {
             RendezvousAnswer answer;
@@ -158,7 +161,7 @@ static void no_rank_that_waits_makes_way(void **state)
 
 static pthread_t tests_thread;
 static atomic_bool store_is_late;
-static atomic_int n_polls; /* polls of other threads than the test's */
+static atomic_int n_polls; /* the number of polls by threads other than the test's */
 
 static void be_late_if_told(void)
 {
@@ -318,7 +321,7 @@ static void descriptors_may_be_short(void **state)
     to.sin_port = htons((uint16_t)atoi(strrchr(rendezvous_address(store), ':') + 1));
     atomic_store(&n_polls, 0);
     assert_int_equal(connect(late, (struct sockaddr *)&to, sizeof(to)), 0);
-    usleep(50000); /* so that the store most likely has polled; the test holds either way */
+    usleep(50000); /* so that the store most likely has polled; the test passes in any case */
     const int n = atomic_load(&n_polls);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     assert_in_range(n, 0, 10); /* the store does not poll in a busy loop */
@@ -349,7 +352,7 @@ static void who_is_reset_is_forgotten(void **state)
     }
     assert_int_equal(set(store, "both have gone", "x", 1, &err), 0);
     atomic_store(&n_polls, 0);
-    usleep(20000); /* time enough for many polls; the test holds either way */
+    usleep(20000); /* long enough for many polls; the test passes in any case */
     assert_in_range(atomic_load(&n_polls), 0, 10);
     store = free_hooked_store(store);
 }

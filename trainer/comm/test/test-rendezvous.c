@@ -75,8 +75,8 @@ static void values_come_back(void **state)
     assert_int_equal(rendezvous_get(address, &key, "empty", back, 1, &n, deadline, &err), 0);
     assert_int_equal(n, 0);
 
-    /* A value that is too large for the caller; a key that is set twice; a value that is too large
-     * for the store. */
+    /* The calls below fail: a value is too large for the caller's buffer, a key is set to a second
+     * value, and a value is too large for the store. */
     assert_int_equal(rendezvous_get(address, &key, "big", back, 10, &n, deadline, &err), -EPROTO);
     assert_int_equal(rendezvous_set(address, &key, "big", big, RENDEZVOUS_VALUE_MAX, deadline,
                                     &err),
@@ -93,7 +93,7 @@ static void values_come_back(void **state)
 static void *set_later(void *arg)
 {
     Error err = ERROR_INIT;
-    usleep(30000); /* so that rendezvous_get() most likely waits; the test holds either way */
+    usleep(30000); /* so that rendezvous_get() most likely waits; the test passes in any case */
     assert(rendezvous_set(arg, &key, "later", "x", 1, in(MINUTE), &err) == 0);
     return NULL;
 }
@@ -174,7 +174,8 @@ static RendezvousRequest make_request(const RendezvousGreeting *greeting, const 
 static void assert_dropped(const RendezvousRequest *request, int fd)
 {
     char sink;
-    (void)!send(fd, request, sizeof(*request), MSG_NOSIGNAL); /* the store may have closed it */
+    /* the store may have closed the connection */
+    (void)!send(fd, request, sizeof(*request), MSG_NOSIGNAL);
     (void)!send(fd, "kv", 2, MSG_NOSIGNAL);
     assert_true(recv(fd, &sink, 1, 0) <= 0); /* closed without an answer */
     (void)close(fd);
@@ -229,7 +230,7 @@ static void who_proves_nothing_is_dropped(void **state)
     size_t n;
     char value[8];
     for (size_t i = 0; i < ELEMENTSOF(wrong); i++) {
-        be_late_after_a_pause(); /* the store drops it at least once */
+        be_late_after_a_pause(); /* the store drops the client at least once */
         int set =
             rendezvous_set(rendezvous_address(store), &wrong[i], "k", "v", 1, in(MINUTE), &err);
         clock_be_in_time();
@@ -240,7 +241,7 @@ static void who_proves_nothing_is_dropped(void **state)
         assert_int_equal(set, -ECONNRESET);
         assert_int_equal(get, -ECONNRESET);
     }
-    /* A request that is good on one connection is not good on another one, nor with another body. */
+    /* A request that is good on one connection is refused on another connection, and with another body. */
     int first = dial(store), second = dial(store), third = dial(store);
     RendezvousGreeting greetings[] = {greeted(first), greeted(second), greeted(third)};
     assert_memory_not_equal(greetings[0].nonce, greetings[1].nonce, NONCE_BYTES);
@@ -262,7 +263,7 @@ static void who_proves_nothing_is_dropped(void **state)
                      0);
     assert_true(n == 1 && value[0] == 'v');
 
-    /* A client does not accept the answer of a store of another world, or of one without a secret. */
+    /* A client does not accept the answer of a store that has another secret or none. */
     _cleanup_(rendezvous_freep) Rendezvous *foreign = NULL;
     assert_int_equal(rendezvous_new("127.0.0.1", 2, &wrong[1], &foreign, &err), 0);
     assert_true(rendezvous_get(rendezvous_address(foreign), &key, "k", value, sizeof(value), &n,
@@ -329,7 +330,7 @@ static void strangers_take_nobodys_place(void **state)
         assert_closed(fds[i], 60000);
         (void)close(fds[i]);
     }
-    /* the last ones had about 2 s to prove themselves */
+    /* the last strangers had about 2 s to prove themselves */
     assert_true(clock_boottime_usec() - t > USEC_PER_SEC);
     assert_store_works(store, "c");
 }
@@ -361,7 +362,8 @@ static void nobody_at_the_address_is_an_error_at_once(void **state)
     assert_null(store);
 
     Rendezvous *nowhere = NULL;
-    assert_true(rendezvous_new("192.0.2.1", 1, &key, &nowhere, &err) < 0); /* not this host's */
+    /* not an address of this host */
+    assert_true(rendezvous_new("192.0.2.1", 1, &key, &nowhere, &err) < 0);
     assert_non_null(strstr(err.text, "192.0.2.1"));
     assert_null(nowhere);
 }
@@ -371,7 +373,7 @@ static bool bring_up(void) { return system("ip address add 198.51.100.1/32 dev l
 static void *bring_up_later(void *arg)
 {
     (void)arg;
-    usleep(300000); /* so that the first try most likely fails; the test holds either way */
+    usleep(300000); /* so that the first try most likely fails; the test passes in any case */
     assert(bring_up());
     return NULL;
 }
@@ -383,15 +385,15 @@ static void bring_up_in_the_pause(const struct pollfd *fds, nfds_t n)
         (void)bring_up(); /* the second try finds the address */
 }
 
-/* At first there is no route; then there is one, but no answer before the deadline: the error is
- * the missing route. */
+/* At first there is no route; later there is a route, but no answer before the deadline: the error
+ * reports the missing route. */
 static void no_way_until_it_is_too_late_is_said(void)
 {
     Error err = ERROR_INIT;
     char address[ADDRESS_MAX], far[ADDRESS_MAX];
     int listener;
     assert_int_equal(address_listen("0.0.0.0", 0, &listener, address, &err), 0);
-    int only = dial_port(address); /* the listener's backlog has room only for this one */
+    int only = dial_port(address); /* the listener's backlog has room only for this connection */
     (void)snprintf(far, sizeof(far), "198.51.100.1%s", strrchr(address, ':'));
     clock_hooks.before_poll = bring_up_in_the_pause;
     be_late_after_a_pause();
@@ -411,7 +413,7 @@ static void a_host_that_cannot_be_reached_yet_is_waited_for(void **state)
     _cleanup_fd_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     assert_true(home >= 0);
     if (unshare(CLONE_NEWNET) < 0)
-        skip(); /* only root may unshare */
+        skip(); /* only root may call unshare() */
     assert_int_equal(system("ip link set lo up"), 0);
     no_way_until_it_is_too_late_is_said();
     Error err = ERROR_INIT;

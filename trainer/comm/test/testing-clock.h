@@ -47,10 +47,10 @@ void stand_still_after_word(void);
 typedef struct ClockHooks {
     void (*before_poll)(const struct pollfd *fds, nfds_t n);
     void (*after_poll)(const struct pollfd *fds, nfds_t n);
-    void (*before_reading)(void); /* before this process reads the clock */
+    void (*before_reading)(void); /* is called before each reading of the clock in this process */
 } ClockHooks;
 extern ClockHooks clock_hooks;
 
-/* Returns whether the descriptors are those of a connector (connector.h) without connections in
- * progress: all calls that it made have succeeded. */
+/* Returns whether the descriptors are those that a connector (connector.h) polls when all calls
+ * that it made have succeeded and no connection is in progress. */
 bool polls_a_listener_only(const struct pollfd *fds, nfds_t n);

@@ -58,7 +58,7 @@ struct GlooBuffer {
 
 struct GlooMesh {
     int rank, size;
-    size_t n_posted; /* messages that are posted to come from rank 0 */
+    size_t n_posted; /* posted receives of messages from rank 0 that were not yet waited for */
     bool *adopted;
 };
 

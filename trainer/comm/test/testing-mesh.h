@@ -20,7 +20,7 @@ typedef struct MeshMessage {
     bool sent; /* sent by the real rank; else received */
     uint64_t slot;
     size_t n_bytes;
-    uint64_t hash; /* of the bytes */
+    uint64_t hash; /* hash of the message's bytes */
 } MeshMessage;
 
 enum { MESH_KEYS = 8192, MESH_NAME = 300 };
@@ -34,17 +34,20 @@ typedef struct MeshStore {
 } MeshStore;
 
 typedef struct Mesh {
-    /* Set by the test. */
+    /* The test sets these fields. */
     void (*fill)(int peer, char *memory, size_t n_bytes); /* makes the data that come from a peer */
-    bool late;                 /* a message arrives when it is waited for, not at once */
-    size_t fail_at;            /* the call of gloo-shim.h that fails; 0: none */
-    int hold_fails, hold_peer; /* what connector_hold() returns */
-    int call_fails;            /* what connector_call() to rank 3 returns */
-    /* The record of the rank's actions. */
+    bool late;      /* a message arrives when it is waited for, not at once */
+    size_t fail_at; /* the number of the call of gloo-shim.h that fails; 0: none */
+    /* hold_fails: the error of connector_hold(); hold_peer: the rank that it reports */
+    int hold_fails, hold_peer;
+    int call_fails; /* the error of connector_call() to rank 3 */
+    /* These fields record what the rank did. */
     size_t n_calls, n_buffers,
-        n_waiting; /* calls of gloo-shim.h; existing buffers; messages without a wait */
-    size_t n_meetings, n_meshes; /* existing connectors; existing meshes */
-    size_t n_behind; /* the most messages from rank 0 that were posted and not yet waited for */
+        /* the numbers of calls of gloo-shim.h, of existing buffers, of messages not yet waited for */
+        n_waiting;
+    size_t n_meetings, n_meshes; /* the numbers of existing connectors and of existing meshes */
+    /* the largest number of receives from rank 0 that were posted and not yet waited for */
+    size_t n_behind;
     uint64_t least_deadline, most_deadline;
     MeshMessage *messages;
     size_t n_messages, max_messages;

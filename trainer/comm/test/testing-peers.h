@@ -6,7 +6,7 @@
  *
  * Ownership: comm_open_played() gives the caller a Comm; borrows the play.
  * Units:     bytes.
- * Errors:    the play's, negative errno.
+ * Errors:    the errors of play(), as negative errno.
  * Threads:   as the comm's.
  */
 #pragma once

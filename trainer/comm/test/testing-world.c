@@ -59,7 +59,8 @@ int world_open(World *world, const char *prefix, Comm **ret, Error *err)
     return comm_open_gloo(&options, ret, err);
 }
 
-/* Runs a rank. Rank 0 serves the store and sends its address to the others, one record each. */
+/* Runs a rank. Rank 0 serves the store and sends the store's address to each other rank, in one
+ * record. */
 static int child(World *world)
 {
     Error err = ERROR_INIT;
@@ -115,7 +116,7 @@ int world_wait(World *world, int timeout_sec, int *ret_status)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, now < deadline ? (int)((deadline - now) / USEC_PER_MSEC) : 0) <= 0) {
             (void)fprintf(stderr, "rank %d hangs\n", rank);
-            (void)kill(pid, SIGKILL); /* our child, not reaped yet: it exists */
+            (void)kill(pid, SIGKILL); /* this child is not reaped yet, so it exists */
         }
         (void)close(fd);
         int status = -1;

@@ -3,7 +3,7 @@
  *
  * Ownership: world_start() forks; world_wait() reaps every child, and kills a hanging one with SIGKILL.
  * Units:     seconds; *_usec microseconds.
- * Errors:    a rank fails by a false world_check() or by returning anything but 0.
+ * Errors:    a rank fails if the condition of a world_check() is false, or if run() does not return 0.
  * Threads:   the parent must have one thread; a rank may start its own.
  */
 #pragma once
@@ -23,7 +23,7 @@ struct World {
     CommKey key;       /* zero: generation 0, no secret */
     bool without_comm; /* run() opens its own comms, by the store at `rendezvous` */
 
-    /* Set in a child: */
+    /* These fields are set in a child: */
     int rank;
     char rendezvous[128];
     /* The parent's fields: */

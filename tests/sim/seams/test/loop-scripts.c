@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop-scripts.c - see loop-scripts.h. The scripts do not depend on the speed of the machine:
- * sources that are due at different times have priorities in the same order, so that even a late
- * loop runs them in this order. */
+ * sources that are due at different times have priorities in the order of these times, so that even
+ * a late loop runs the sources in that order. */
 #include "tests/sim/seams/test/loop-scripts.h"
 #include "base/clock.h"
 
@@ -102,7 +102,7 @@ static uint64_t in_msec(uint64_t msec) { return clock_boottime_usec() + msec * U
     Script script = script_open(kind);                                                             \
     script_place(&script);                                                                         \
     Part *a = &script.parts[0], *b = &script.parts[1], *c = &script.parts[2];                      \
-    (void)a, (void)b, (void)c /* not every script uses all */
+    (void)a, (void)b, (void)c /* not every script uses all three variables */
 
 static void priority_before_time(const LoopKind *kind)
 {

@@ -38,7 +38,7 @@ static void keep(size_t i, void *bytes, size_t n, unsigned mark)
     memset(bytes, (int)(unsigned char)mark, malloc_usable_size(bytes));
 }
 
-/* For random sizes in random order, no block changes another one, and realloc() keeps the content. */
+/* For random sizes in random order, no block changes another block, and realloc() keeps the content. */
 static void stay_apart(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void gives_again(void **state)
 static void refuses(void **state)
 {
     (void)state;
-    /* volatile, so that compilers do not warn that it is too much */
+    /* volatile, so that compilers do not warn that the size is too large */
     volatile size_t much = SIZE_MAX / 2 + 1;
     void *p = NULL;
     assert_null(malloc(much));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-codecs.c - codecs with a cache give the same results as without one. */
+/* test-codecs.c - codecs with a cache give the same results as codecs without a cache. */
 #include "cluster/records.h"
 
 #include "base/cleanup.h"
@@ -38,7 +38,7 @@ static void parts_count(void **state)
     }
 }
 
-/* Each reader gets its own copy, which it may change and free. */
+/* Each reader of a cached record gets its own copy, which it may change and free. */
 static void readers_have_their_own(void **state)
 {
     (void)state;

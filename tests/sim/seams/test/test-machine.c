@@ -150,7 +150,8 @@ static void messages(_unused_ void **state)
     m = (ChannelMessage){.type = CHANNEL_ALIVE, .generation = 3, .alive_usec = ALIVE_USEC};
     assert_int_equal(channel_send(d->process.channel, &m, NULL), 0);
     assert_happened("told2 told2 ");
-    assert_false(task_hear(machine_task(other, 2), &got)); /* not the other machine's task */
+    /* the other machine's task gets no message */
+    assert_false(task_hear(machine_task(other, 2), &got));
     assert_true(task_hear(task, &got));
     assert_int_equal(got.type, CHANNEL_ASSIGN);
     assert_string_equal(got.assign.spec, "{}");
@@ -187,7 +188,7 @@ static void full(_unused_ void **state)
     assert_false(task_say(task, &m));
     assert_true(task_hear(task, &got));
     assert_int_equal(channel_send(d->process.channel, &m, NULL), 0);
-    process_deafen(&d->process); /* discards unread messages with the channel */
+    process_deafen(&d->process); /* closes the channel, with the messages that were not read */
 }
 
 static void killed_and_gone(_unused_ void **state)
@@ -203,12 +204,12 @@ static void killed_and_gone(_unused_ void **state)
     task_leave_behind(task, true);
     task_end(task, -SIGKILL);
     task_end(task, 0);     /* no effect: the task has ended */
-    assert_false(gone(d)); /* the daemon has not reaped it */
+    assert_false(gone(d)); /* the daemon has not reaped the task */
     settle();
     assert_int_equal(d->n_moved, 1);
     assert_int_equal(d->r, -EPIPE);
     assert_true(d->process.exited);
-    assert_false(gone(d)); /* something that it started lives on */
+    assert_false(gone(d)); /* something that the task started lives on */
     process_kill(&d->process);
     assert_happened("");
     task_leave_behind(task, false);

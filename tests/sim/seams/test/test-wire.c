@@ -123,7 +123,7 @@ static void a_request_takes_virtual_time(void **state _unused_)
     run_until("p: txn 0 1", 1);
     get(&p, "k", "p");
     run_until("p: get 0 v", 1);
-    /* the client connects first */
+    /* the time includes that of connecting */
     assert_in_range(loops_now_usec() - USEC_PER_SEC, 6 * 200, 6 * 2000);
     /* A delay of ten seconds in each direction is longer than a call's deadline. */
     network_clog(0, 0, 10 * USEC_PER_SEC);
@@ -144,7 +144,8 @@ static void a_lost_answer_ends_at_the_deadline(void **state _unused_)
     put(&p, "k", "second", "second");
     run_until("second: txn -110 -1", 2);
     assert_int_equal(loops_now_usec(), begun + USEC_PER_SEC);
-    assert_string_equal(testing_server_value("k"), "second"); /* the write was done nevertheless */
+    /* the write was done although the call reported an error */
+    assert_string_equal(testing_server_value("k"), "second");
     process_close(&p);
     world_close();
 }
@@ -157,7 +158,7 @@ static void a_cut_path_holds_what_is_sent(void **state _unused_)
     run_until("first: txn 0 1", 1);
     network_cut(1, 0, NETWORK_TO_MEMBER, true);
     put(&p, "k", "second", "second");
-    put(&other, "j", "other", "other"); /* of a client on another machine */
+    put(&other, "j", "other", "other"); /* the client `other` is on another machine */
     run_until("other: txn 0 1", 1);
     run_for(USEC_PER_SEC);
     assert_false(said("second"));
@@ -172,8 +173,8 @@ static void a_cut_path_holds_what_is_sent(void **state _unused_)
 static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                      void *userdata);
 
-/* Held messages are not overtaken by newer ones: a watch skips events older than one that it has
- * seen, so it would miss an event for good. */
+/* Newer messages do not overtake held messages: a watch skips events that are older than an event
+ * that it has seen, so it would miss the held event for good. */
 static void what_is_held_is_not_overtaken(void **state _unused_)
 {
     /* the second event is in flight when the path is restored */
@@ -183,7 +184,7 @@ static void what_is_held_is_not_overtaken(void **state _unused_)
         EtcdWatch *watch;
         assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
         run_until("watch: initial 0", 1);
-        put(&other, "a/0", "up", "0"); /* so that its connection is established */
+        put(&other, "a/0", "up", "0"); /* so that the connection of `other` is established */
         run_until("watch: put a/0", 1);
         network_cut(1, 0, NETWORK_TO_CLIENT, true);
         put(&other, "a/1", "held", "1");
@@ -228,7 +229,7 @@ static void a_silent_endpoint_is_left(void **state _unused_)
     size_t used = testing_server_last();
     network_freeze(used, true);
     get(&p, "k", "p");
-    run_until("p: get 0 v", 4); /* within the deadline of 5 s */
+    run_until("p: get 0 v", 4); /* the read ends within its deadline of 5 s, on another member */
     assert_int_not_equal(testing_server_last(), used);
     process_close(&p);
     world_close();
@@ -240,7 +241,8 @@ static void one_that_answers_others_is_not_silent(void **state _unused_)
     Process p = process_open(0, "m0:2379,m1:2379,m2:2379", 0);
     testing_server_hold("Txn");
     put(&p, "k", "v", "slow");
-    for (size_t i = 0; i < 8; i++) { /* each after half a second; silence would be a third of 5 s */
+    /* a read every half second, so the member is never silent for a third of the 5 s */
+    for (size_t i = 0; i < 8; i++) {
         get(&p, "k", "p");
         run_for(USEC_PER_SEC / 2);
     }
@@ -259,7 +261,7 @@ static void an_answer_that_is_no_message_is_an_error(void **state _unused_)
     run_until("p: txn -5 -1", 1); /* the transaction may have been done */
     get(&p, "k", "p");
     run_for(USEC_PER_SEC);
-    assert_false(said("get")); /* the read is tried again and again */
+    assert_false(said("get")); /* the client tries the read again and again */
     testing_server_garble(false);
     run_until("p: get 0 v", 1);
     process_close(&p);
@@ -294,7 +296,7 @@ static void a_member_that_is_down_has_seen_nothing(void **state _unused_)
     assert_int_equal(testing_server_last(), 2);
     testing_server_stop(2, true);
     testing_server_stop(0, false);
-    put(&p, "k", "w", "again"); /* the connection is lost */
+    put(&p, "k", "w", "again"); /* the client loses its connection */
     run_until("again: txn 0 1", 4);
     assert_string_equal(testing_server_value("k"), "w");
     process_close(&p);
@@ -384,7 +386,7 @@ static void no_connection_comes_up_on_a_cut_path(void **state _unused_)
     Process p = process_open(0, "m0:2379", USEC_PER_SEC);
     network_cut(0, 0, NETWORK_TO_CLIENT, true);
     put(&p, "k", "v", "p");
-    run_until("p: txn -110", 2); /* gRPC tries for two seconds */
+    run_until("p: txn -110", 2); /* gRPC tries to connect for two seconds */
     assert_int_equal(loops_now_usec(), 2 * USEC_PER_SEC);
     network_cut(0, 0, NETWORK_TO_CLIENT, false);
     run_for(20 * USEC_PER_SEC);
@@ -529,7 +531,7 @@ static void the_dead_hear_nothing(void **state _unused_)
     run_until("p: get", 1);
     assert_int_equal(etcd_txn(p.etcd, NULL, 0, &op, 1, kill_in_callback, &p, NULL), 0);
     put(&p, "k", "w", "p");
-    loop_freeze(p.loop, true); /* so that both answers arrive at once */
+    loop_freeze(p.loop, true); /* frozen, so that both answers arrive at once */
     run_for(USEC_PER_SEC);
     loop_freeze(p.loop, false);
     run_for(USEC_PER_SEC);

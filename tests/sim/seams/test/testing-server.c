@@ -24,7 +24,7 @@ typedef struct ServerCall {
     WireCall *call;
     size_t member;
     const char *path;
-    ProtobufCMessage *request; /* not served yet */
+    ProtobufCMessage *request; /* the request that is not served yet */
     bool watching;
     char *from, *to;
 } ServerCall;
@@ -47,7 +47,7 @@ static ProtobufCMessage *copy(const ProtobufCMessage *message)
 {
     size_t n = protobuf_c_message_get_packed_size(message);
     _cleanup_free_ uint8_t *bytes = memory_zeroed(n + 1, 1);
-    (void)protobuf_c_message_pack(message, bytes); /* returns n */
+    (void)protobuf_c_message_pack(message, bytes); /* the return value is n */
     return message_unpack(message->descriptor, bytes, n);
 }
 
@@ -278,8 +278,9 @@ static void watch(ServerCall *call, const Pb__WatchRequest *request)
     Pb__WatchResponse response = PB__WATCH_RESPONSE__INIT;
     response.header = &header;
     const Pb__WatchCreateRequest *create = request->create;
+    /* the model keeps no history, so it refuses a watch from the past */
     if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE &&
-        create->start_revision < server.revision) { /* the server keeps no history */
+        create->start_revision < server.revision) {
         response.canceled = true;
         response.compact_revision = server.revision + 1;
     } else if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE) {
@@ -333,8 +334,9 @@ static void server_send(void *userdata _unused_, void *server_call, const Protob
 static void server_cancel(void *userdata _unused_, void *server_call)
 {
     ServerCall *call = server_call;
+    /* a write may still be done after its client has ended */
     if (call->request && !strcmp(call->path, "/etcdserverpb.KV/Txn"))
-        (void)txn_do((const Pb__TxnRequest *)call->request); /* a request may still be done */
+        (void)txn_do((const Pb__TxnRequest *)call->request);
     call_free(call);
 }
 

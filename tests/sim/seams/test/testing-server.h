@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-server.h - a few keys behind etcd's API, to test the network with: one store behind all members.
+/* testing-server.h - a minimal etcd for tests of the simulated network: a few keys, in one store behind all members.
  *
- * Ownership: testing_server_open() makes the only one; testing_server_close() frees it.
+ * Ownership: testing_server_open() makes the only server; testing_server_close() frees it.
  * Units:     microseconds; members are counted from 0.
  * Errors:    asserts.
  * Threads:   one.
@@ -22,9 +22,9 @@ const char *testing_server_value(const char *key);
 size_t testing_server_writes(void);  /* number of transactions that changed something */
 size_t testing_server_streams(void); /* number of open watches and keep-alives */
 size_t testing_server_last(void);    /* the member that got the last request */
-/* Holds requests of this method ("Txn") unserved; NULL: none. */
+/* Holds requests of the given method ("Txn") back, unserved; NULL: holds no requests. */
 void testing_server_hold(const char *method);
-/* Makes all answers bytes that are not a message. */
+/* Makes every answer consist of bytes that are not a message. */
 void testing_server_garble(bool garble);
 /* Deletes a key; watches are notified only if tell is true. */
 void testing_server_delete(const char *key, bool tell);

@@ -2,7 +2,7 @@
 /* test-etcd-server-differential.c - the model gives the same answers as etcd: random scenarios ("stories") of reads,
  * transactions, leases, watches and compactions are run on both.
  *
- * SDTRAIN_ETCD_STORIES=FIRST..LAST runs those scenarios; without it a range is drawn, and printed. */
+ * SDTRAIN_ETCD_STORIES=FIRST..LAST runs those scenarios; without the variable a range is drawn, and printed. */
 #include "tests/sim/server/test/testing-pair.h"
 
 #include "base/memory.h"
@@ -27,7 +27,7 @@ typedef struct Scenario {
     Pair *pair;
     Draws draws;
     int64_t first; /* revision at the scenario's start */
-    /* no range ends before it begins: etcd's rights for such a range are undefined */
+    /* the scenario draws no range that ends before it begins, for which etcd's rights are undefined */
     bool ordered;
 } Scenario;
 
@@ -78,7 +78,7 @@ static ProtobufCBinaryData draw_end(Scenario *scenario, ProtobufCBinaryData key)
     return end;
 }
 
-/* Draws a revision, mostly one that can be read. */
+/* Draws a revision, mostly a revision that can be read. */
 static int64_t draw_revision(Scenario *scenario)
 {
     int64_t now = server_revision(scenario->pair->server);
@@ -132,7 +132,7 @@ static void draw_compare(Scenario *scenario, Pb__Compare *ret)
     if (draw(&scenario->draws, 2) == 0)
         operand = ret->target == PB__COMPARE__TARGET__VERSION ? (int64_t)draw(&scenario->draws, 4)
                                                               : draw_revision(scenario);
-    /* Sometimes the operand of another target. */
+    /* Sometimes the comparison gets the operand of another target. */
     ret->operand_case = cases[draw(&scenario->draws, 8) == 0 ? draw(&scenario->draws, 3)
                                                              : (uint32_t)ret->target % 3];
     ret->version = operand; /* the other members of the union have the same size */
@@ -154,7 +154,8 @@ static void draw_put(Scenario *scenario, DrawnOp *ret)
     put->key = draw_key(&scenario->draws);
     (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&scenario->draws, 1000));
     put->value = bytes(ret->value, draw(&scenario->draws, 6) == 0 ? 0 : strlen(ret->value));
-    if (draw(&scenario->draws, 2) == 0) /* one of these leases does not exist */
+    /* the last of these numbers is of a lease that does not exist */
+    if (draw(&scenario->draws, 2) == 0)
         put->lease = 1 + draw(&scenario->draws, (uint32_t)scenario->pair->n_leases + 1);
     ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
     ret->op.put = put;
@@ -179,7 +180,7 @@ static void draw_op(Scenario *scenario, DrawnOp *ret)
         ret->op.delete_range = &ret->delete_range;
         break;
     default:
-        if (draw(&scenario->draws, 60) > 0) /* else the operation is empty */
+        if (draw(&scenario->draws, 60) > 0) /* in one case of 60, the operation stays empty */
             draw_put(scenario, ret);
     }
 }
@@ -229,7 +230,8 @@ static void tell_lease(Scenario *scenario)
     switch (draw(&scenario->draws, 5)) {
     case 0:
     case 1:
-        /* A new id, one that may exist, or one that etcd chooses; sometimes a TTL that is too large. */
+        /* Grants a lease with an id that etcd chooses or that may exist already, and sometimes with a TTL that is too
+         * large. */
         if (pair->n_leases < PAIR_LEASES_MAX)
             pair_grant(pair, TTL_SEC * (draw(&scenario->draws, 10) ? INT64_C(1) : INT64_C(1000)),
                        draw(&scenario->draws, 3) ? 0 : 1000 + draw(&scenario->draws, 3));
@@ -242,8 +244,9 @@ static void tell_lease(Scenario *scenario)
     }
 }
 
-/* Waits until the watches of the past have read. etcd lets them read only at intervals, and a
- * compaction may come first. A watch that has shown this put has read. */
+/* Waits until the watches that began in the past have read the history. etcd lets such watches read
+ * only at intervals, and a compaction may come first. A watch that has shown the put below has read
+ * the history. */
 static void let_read(Pair *pair, ProtobufCBinaryData key)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
@@ -469,7 +472,7 @@ static void users_may_what_etcd_lets_them(void **state)
     server_grant(pair->server, "u", SERVER_READ | SERVER_WRITE, "b0", "", 0);
     server_enable_auth(pair->server, true);
 
-    steps(pair, 1, 30); /* without a user */
+    steps(pair, 1, 30); /* as a client without a user */
     watch_all_kinds(pair);
     log_in(pair, "u", "wrong");
     log_in(pair, "nobody", "pw");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-server-model.c - behaviour that a real etcd cannot show quickly or at will: leases that
- * expire, leaders that change, members that are cut off, frozen or late, answers in fragments, a
- * restored store. */
+/* test-etcd-server-model.c - tests behaviour of the model that a real etcd cannot show quickly or
+ * at will: leases that expire, leaders that change, members that are cut off, frozen or late,
+ * answers in fragments, a restored store. */
 #include "base/test/testing.h"
 
 #include "base/cleanup.h"
@@ -196,7 +196,7 @@ static void put_now(World *world, const char *key, const char *value)
     pass_msec(world, 0);
     expect_end(client, SERVER_OK, "");
     protobuf_c_message_free_unpacked(client->messages[0], NULL);
-    world->n_clients--; /* the last client; its place is free again */
+    world->n_clients--; /* the client was the last one in the array, so its place is free again */
     *client = (Client){0};
 }
 
@@ -248,7 +248,7 @@ static void a_renewal_counts_from_when_it_came(void **state)
 {
     (void)state;
     _cleanup_(world_freep) World *world = world_new(3);
-    world->draw = 499999; /* etcd checks leases as late as possible */
+    world->draw = 499999; /* makes the model check for expired leases as late as possible */
     int64_t lease = grant_now(world, 10);
     (void)send_put(world, 0, "a", "1", lease);
     Client *stream = keep_alive_open(world, 1);
@@ -258,7 +258,7 @@ static void a_renewal_counts_from_when_it_came(void **state)
     assert_int_equal(renewed_ttl(stream, 0), 10);
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
-    keep_alive(stream, lease); /* the lease has expired, but etcd has not checked yet */
+    keep_alive(stream, lease); /* the lease has expired, but the model has not checked yet */
     pass_msec(world, 0);
     assert_int_equal(renewed_ttl(stream, 1), 0);
     assert_int_equal(server_revision(world->server), 3);
@@ -276,7 +276,7 @@ static void a_new_leader_gives_leases_their_time_again(void **state)
     server_elect(world->server, 2);
     assert_int_equal(server_term(world->server), term + 1);
     assert_int_equal(server_leader(world->server), 2);
-    pass_msec(world, 10999); /* the lease's TTL and an election timeout */
+    pass_msec(world, 10999); /* 11 s: the lease's TTL and an election timeout */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -295,7 +295,7 @@ static void no_lease_runs_out_without_a_quorum(void **state)
     assert_int_equal(server_revision(world->server), 2);
     assert_true(server_leader(world->server) == SIZE_MAX);
     server_start(world->server, 1);
-    pass_msec(world, 3999); /* two election timeouts and its TTL */
+    pass_msec(world, 3999); /* 4 s: two election timeouts and the lease's TTL */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -323,7 +323,8 @@ static void a_leader_whose_disk_hangs_renews_what_is_gone(void **state)
     assert_true(server_leader(world->server) != old && server_term(world->server) > term);
     assert_int_equal(renewed_ttl(stream, 5), 10);
     assert_int_equal(((Pb__LeaseKeepAliveResponse *)stream->messages[5])->header->raft_term, term);
-    assert_false(witness->ended); /* so libetcd sends such a read as a witness */
+    /* such a leader answers no read, so libetcd asks for one as a witness */
+    assert_false(witness->ended);
     server_start_disk(world->server, old);
     keep_alive(stream, lease);
     pass_msec(world, 0);
@@ -340,7 +341,8 @@ static void a_member_without_leader_says_so_to_those_who_ask(void **state)
     size_t alone = (server_leader(world->server) + 1) % 3;
     Client *watch = send_watch(world, alone, "a", 0, false);
     server_isolate(world->server, alone);
-    Client *early = send_get(world, alone, "a", true); /* not yet known to be cut off */
+    /* the member does not know yet that it is cut off */
+    Client *early = send_get(world, alone, "a", true);
     pass_msec(world, 1000);
     Client *late = send_get(world, alone, "a", true);
     Client *status = client_open(world, alone, "/etcdserverpb.Maintenance/Status", false, NULL);
@@ -377,7 +379,8 @@ static void a_write_without_quorum_is_done_later_or_never(void **state)
         gone->call = server_cancel(gone->call); /* the call's request may still be carried out */
         pass_msec(world, 500);
         server_start(world->server, (leader + 1) % 3);
-        pass_msec(world, 100); /* the same leader, which was out of contact only briefly */
+        /* the leader stays the same, because it was out of contact only briefly */
+        pass_msec(world, 100);
         expect_end(put, SERVER_OK, "");
         assert_int_equal(server_revision(world->server), 3);
 
@@ -414,7 +417,7 @@ static void a_frozen_member_answers_when_it_thaws(void **state)
     expect_end(get, SERVER_OK, "");
     expect_end(put, SERVER_OK, "");
     assert_int_equal(((Pb__RangeResponse *)get->messages[0])->kvs[0]->version, 2);
-    assert_int_equal(watch->n, 3); /* the missed changes in one answer, then the put */
+    assert_int_equal(watch->n, 3); /* "created", the missed changes in one answer, then the put */
     assert_int_equal(watched(watch, 1)->n_events, 2);
 }
 
@@ -440,7 +443,8 @@ static void a_member_that_lags_shows_it(void **state)
     assert_int_equal(watch->n, 3);
 }
 
-/* In the log, a compaction comes after the revisions that the member has not applied yet. */
+/* A member applies the log in order: first the revisions that it lags behind, then the
+ * compaction. */
 static void a_member_that_lags_applies_before_it_compacts(void **state)
 {
     (void)state;
@@ -460,7 +464,8 @@ static void a_member_that_lags_applies_before_it_compacts(void **state)
     assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
 }
 
-/* A watch of a returning member lists the keys again: a compacted delete cannot be shown. */
+/* A watch on a returning member is cancelled if a delete was compacted that it cannot show: its
+ * client must list the keys again. */
 static void a_member_that_comes_back_tells_no_half_revision(void **state)
 {
     (void)state;
@@ -514,7 +519,8 @@ static void a_large_answer_comes_in_fragments(void **state)
     pass_msec(world, 100);
     assert_int_equal(whole->n, 2);
     assert_int_equal(watched(whole, 1)->n_events, 5);
-    assert_int_equal(parts->n, 4); /* two, two and one: etcd's limit is 2 MiB */
+    /* "created", then fragments of two, two and one events: etcd's limit is 2 MiB */
+    assert_int_equal(parts->n, 4);
     assert_int_equal(watched(parts, 1)->n_events, 2);
     assert_true(watched(parts, 1)->fragment && watched(parts, 2)->fragment);
     assert_int_equal(watched(parts, 3)->n_events, 1);
@@ -599,7 +605,7 @@ static void tokens_are_forgotten(void **state)
     server_stop(world->server, 2);
     server_start(world->server, 2);
     static const int wait_sec[] = {200, 200, 301};
-    /* a token in use stays valid, on the member where it is used */
+    /* a token stays valid on a member where it is used */
     for (size_t i = 0; i < ELEMENTSOF(wait_sec); i++) {
         pass_msec(world, (uint64_t)wait_sec[i] * 1000);
         for (size_t member = 0; member < 3; member++) {
@@ -614,7 +620,7 @@ static void tokens_are_forgotten(void **state)
     }
 }
 
-/* A write costs only what it touches: it does not walk over all keys and watches. */
+/* A write takes no longer with many keys and watches, because it does not walk over all of them. */
 static void many_keys_and_watches_are_cheap(void **state)
 {
     (void)state;

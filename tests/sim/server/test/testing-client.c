@@ -22,7 +22,7 @@ struct TestingStream {
     const ProtobufCMessageDescriptor *response;
     grpc_metadata token;
     grpc_metadata_array initial;
-    bool started; /* the initial metadata was requested */
+    bool started; /* the stream's initial metadata was requested */
 };
 
 TestingClient *testing_client_new(const char *endpoint)

@@ -19,8 +19,8 @@ TestingClient *testing_client_new(const char *endpoint);
 TestingClient *testing_client_free(TestingClient *client);
 DEFINE_CLEANUP(TestingClient, testing_client_free)
 
-/* Makes a call and returns gRPC's status. The caller frees *ret_text. token may be NULL; so may
- * response: then nothing is unpacked. */
+/* Makes a call and returns gRPC's status. The caller frees *ret_text. token may be NULL. response
+ * may be NULL, too: then the answer is not unpacked. */
 int testing_client_call(TestingClient *client, const char *path, const char *token,
                         const void *request, size_t n_request,
                         const ProtobufCMessageDescriptor *response, ProtobufCMessage **ret,
@@ -29,6 +29,6 @@ int testing_client_call(TestingClient *client, const char *path, const char *tok
 TestingStream *testing_stream_open(TestingClient *client, const char *path, const char *token,
                                    const ProtobufCMessageDescriptor *response);
 void testing_stream_send(TestingStream *stream, const ProtobufCMessage *message);
-/* Returns the next message; NULL: none arrived within a minute, or the stream has ended. */
+/* Returns the next message; NULL: no message arrived within a minute, or the stream has ended. */
 ProtobufCMessage *testing_stream_receive(TestingStream *stream);
 TestingStream *testing_stream_close(TestingStream *stream);

@@ -9,8 +9,8 @@
 enum { MODEL, ETCD };
 enum { NO_LEASE = 770000000 }; /* an id that exists on neither side */
 
-/* One watch on both sides. Control messages and events have separate texts, since etcd orders the
- * two arbitrarily. */
+/* One watch on both sides. Control messages and events have separate texts, because etcd sends
+ * control messages and events in no fixed order. */
 struct PairStream {
     ServerCall *call;
     TestingStream *stream;
@@ -94,7 +94,7 @@ static int64_t lease_number(const Pair *pair, int side, int64_t id)
     for (int i = 0; id != 0 && i < pair->n_leases; i++)
         if (pair->leases[side][i] == id)
             return i + 1;
-    return id != 0 ? -1 : 0; /* a lease of an earlier scenario */
+    return id != 0 ? -1 : 0; /* -1: a lease of an earlier scenario */
 }
 
 static void say_kv(FILE *f, const Pair *pair, int side, const Pb__KeyValue *kv)
@@ -243,7 +243,8 @@ static void compare(Pair *pair, const char *what, const char *model, const char 
 
 /* ---- unary ---- */
 
-/* Returns this side's id of a lease number. A request contains at most one number. */
+/* Returns the id that the lease with this number has on the given side. A request contains at most
+ * one number. */
 static int64_t lease_id(const Pair *pair, int side, int64_t number)
 {
     if (number > 0 && number <= pair->n_leases)
@@ -490,7 +491,8 @@ void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create)
     watch->stream = testing_stream_open(pair->client, path, pair->tokens[ETCD],
                                         &pb__watch_response__descriptor);
     testing_stream_send(watch->stream, &request.base);
-    /* The next request, on another stream, might overtake this one: wait for its answer. */
+    /* Waits for the answer, because the next request is on another stream and might overtake this
+     * request. */
     pair_check_watches(pair);
 }
 
@@ -511,7 +513,7 @@ static void check_watch(Pair *pair, PairStream *watch)
 
 void pair_check_watches(Pair *pair)
 {
-    /* so that the watches of the past have read */
+    /* lets the watches that began in the past read the history */
     server_advance(pair->server, pair->now_usec += USEC_PER_SEC);
     for (int i = 0; i < pair->n_watches; i++)
         check_watch(pair, pair->watches[i]);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-pair.h - the model and a real etcd, which get the same requests and must give the same answers.
  *
- * Values that cannot be equal are not compared: ids of cluster and members, of leases that the server chose, terms,
- * sizes, and how the events of a watch are divided into answers.
+ * Values that cannot be equal are not compared: the ids of cluster and members, lease ids that the server chose, terms,
+ * sizes, and the division of a watch's events into answers.
  *
- * Ownership: pair_new() gives the caller a Pair of a model and a client of that etcd; pair_free() accepts NULL.
+ * Ownership: pair_new() gives the caller a Pair, which has a model and a client of the real etcd; pair_free() accepts
+ *            NULL.
  * Units:     none.
  * Errors:    a difference ends the test and prints both answers with the request.
  * Threads:   main thread only.
@@ -24,10 +25,10 @@ typedef struct PairStream PairStream;
 typedef struct Pair {
     Server *server;
     TestingClient *client;
-    const char *scenario;  /* named in reports of differences */
-    const char *tokens[2]; /* of the model and of etcd; NULL: none */
+    const char *scenario;  /* the scenario's name in reports of differences */
+    const char *tokens[2]; /* the user's token on the model and on etcd; NULL: no token */
     uint64_t now_usec;
-    /* The ids of lease 1, 2, ... on each side */
+    /* the ids of lease number 1, 2, ... on each side */
     int64_t leases[2][PAIR_LEASES_MAX];
     int n_leases;
     PairStream *watches[PAIR_WATCHES_MAX];
@@ -39,8 +40,8 @@ Pair *pair_new(const char *endpoint);
 Pair *pair_free(Pair *pair);
 DEFINE_CLEANUP(Pair, pair_free)
 
-/* Sends a request to both. A lease in the request is given by its number. Returns the model's
- * answer, to be freed, or NULL. */
+/* Sends a request to both sides. In the request, a lease is named by its number. Returns the
+ * model's answer, which the caller frees, or NULL. */
 ProtobufCMessage *pair_ask(Pair *pair, const char *path, ProtobufCMessage *request,
                            const ProtobufCMessageDescriptor *response);
 /* Grants a lease on both sides. The lease gets the next number. */
@@ -51,7 +52,7 @@ void pair_compact(Pair *pair, int64_t revision);
 void pair_set_nospace(Pair *pair, bool full);
 /* Begins a watch on a new stream. */
 void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create);
-/* Checks that both have reported the same on all watches so far. */
+/* Checks that both sides have reported the same on all watches so far. */
 void pair_check_watches(Pair *pair);
 void pair_close_watches(Pair *pair);
 void pair_keep_alive(Pair *pair, int64_t lease);
