@@ -320,8 +320,7 @@ static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool 
 
 static void on_doctor(_unused_ void *userdata, _unused_ const RequestRecord *request) {}
 
-/* Returns the number of GPUs. Machines that follow each other under a node's name have different
- * numbers. */
+/* Returns the number of GPUs. It is drawn anew for each machine that follows another under a node's name. */
 static int draw_gpus(const Node *n)
 {
     if (!options.gpu_key)
