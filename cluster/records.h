@@ -659,8 +659,8 @@ typedef struct LogLinesRecord {
     int64_t seq;
     LogPart *parts;
     size_t n_parts;
-    char *
-        text; /* the texts of all parts, joined; UTF-8 without control characters except line ends and tabs */
+    /* the texts of all parts, joined; UTF-8 without control characters except line ends and tabs */
+    char *text;
     bool more; /* more text is ready now */
     bool end;  /* everything is read, and the node has dropped the request */
     char refused[RECORD_TEXT_MAX + 1]; /* why the node refuses the request; empty: no refusal */

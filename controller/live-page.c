@@ -36,8 +36,8 @@ typedef struct Drawn {
     Bytes *whole;    /* all parts, as an event; NULL: not needed yet */
     uint64_t drawn_usec, slow_usec, asked_usec;
     int n_viewers;
-    bool
-        gone; /* the page cannot be drawn any more: its viewers are notified, and their streams end */
+    /* the page cannot be drawn any more: its viewers are notified, and their streams end */
+    bool gone;
 } Drawn;
 
 typedef struct Viewer {

@@ -158,9 +158,9 @@ int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 
 /* A kernel, or an operation of a library, that was queued on LANE_COMPUTE. */
 typedef struct DeviceLaunch {
-    const char
-        *name;   /* the kernel's, or the operation's in the plans; exists as long as the device */
-    double usec; /* the time from the end of the launch before to the end of this launch */
+    /* the kernel's, or the operation's in the plans; exists as long as the device */
+    const char *name;
+    double usec;        /* the time from the end of the launch before to the end of this launch */
     double bytes, flop; /* the least that a library's operation of this shape needs; 0: a kernel */
 } DeviceLaunch;
 

@@ -131,8 +131,8 @@ typedef struct ChannelMessage {
             int64_t steps;        /* the job's last step */
             double step_sec;      /* how long the step took */
             double data_sec;      /* part of step_sec spent waiting for data */
-            double
-                saving_sec; /* how long rank 0 has waited for saves since this world's first step */
+            /* how long rank 0 has waited for saves since this world's first step */
+            double saving_sec;
             int64_t failed_saves; /* number of failed saves since this process started */
             /* Since when every save has failed, CLOCK_BOOTTIME; 0: the newest save succeeded. */
             uint64_t unsaved_since_usec;

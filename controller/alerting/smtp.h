@@ -37,8 +37,8 @@ typedef struct SmtpRequest {
     const char *from;          /* the sender's address */
     const json_t *to;          /* JSON array of the recipients' addresses */
     const char *text;          /* the message, from mail_text() */
-    uint64_t
-        timeout_usec; /* for the whole mail, from the name look-up to the server's last reply */
+    /* for the whole mail, from the name look-up to the server's last reply */
+    uint64_t timeout_usec;
 } SmtpRequest;
 
 /* Called once per mail, from the loop, never from within smtp_send(). The handler borrows the reply. */

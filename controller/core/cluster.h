@@ -43,8 +43,8 @@ typedef struct ClusterConfig {
     /* A job that has waited this long goes before later jobs and growth. */
     uint64_t queue_patience_usec;
     uint64_t escalate_usec; /* an incident open this long becomes critical; 0: never */
-    char
-        admit[ADMISSION_MAX + 1]; /* which nodes get ranks, as in cluster/admission.h; empty: all */
+    /* which nodes get ranks, as in cluster/admission.h; empty: all */
+    char admit[ADMISSION_MAX + 1];
     char prices[PRICES_MAX +
                 1]; /* prices of slots by class of node, as in cluster/cost.h; empty: none */
 } ClusterConfig;
@@ -118,8 +118,8 @@ typedef struct Event {
     Outcome outcome; /* of EVENT_OUTCOME */
     int64_t created; /* create revision of the record */
     int64_t lease;   /* of EVENT_NODE and EVENT_RANKS: the lease of the key; 0: none or unknown */
-    int64_t
-        revision; /* revision at which the record was written or removed, or the decision was done */
+    /* revision at which the record was written or removed, or the decision was done */
+    int64_t revision;
     char name[CLUSTER_NAME_BYTES]; /* name of the node, job, incident or request */
     char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS */
     int64_t generation;            /* of EVENT_RANKS and EVENT_RENDEZVOUS */
@@ -181,11 +181,11 @@ typedef struct Decision {
 } Decision;
 
 typedef struct Actions {
-    bool
-        read; /* the shell reads every record again and feeds it: a record that did not fit may fit now */
+    /* the shell reads every record again and feeds it: a record that did not fit may fit now */
+    bool read;
     bool again; /* the shell calls again with EVENT_TICK: more may be to decide */
-    uint64_t
-        wake_usec; /* the shell calls again at this time at the latest; USEC_INFINITY: no need */
+    /* the shell calls again at this time at the latest; USEC_INFINITY: no need */
+    uint64_t wake_usec;
     Decision decision; /* if its id is 0, no other field of it is set */
 } Actions;
 

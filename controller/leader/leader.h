@@ -27,8 +27,8 @@ typedef struct LeaderSettings {
     int64_t lease_sec;    /* TTL of the lease: etcd then lets another controller lead */
     ClusterConfig core;   /* settings of the core */
     ClusterLimits limits; /* sizes of the core's tables; memory is taken once */
-    LeaderRecord
-        introduction; /* this controller's record in the election; its `lacks` is ignored */
+    /* this controller's record in the election; its `lacks` is ignored */
+    LeaderRecord introduction;
 } LeaderSettings;
 
 typedef struct LeaderNeeds {

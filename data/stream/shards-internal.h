@@ -59,8 +59,8 @@ struct Shards {
     bool in_place;     /* the shards are raw files in a local folder, and are read in place */
     bool ranged;       /* samples are read by range */
     uint8_t *verified; /* one bit per shard: set if this process has verified the shard */
-    uint64_t *
-        *hashes; /* [n_shards]: hashes of a verified shard's samples; NULL: no hashes are kept */
+    /* [n_shards]: hashes of a verified shard's samples; NULL: no hashes are kept */
+    uint64_t **hashes;
 
     KeptShard *buckets[KEPT_BUCKETS];
     KeptShard *newest, *oldest; /* ends of the list in the order of use */

@@ -36,8 +36,8 @@ struct RawTar {
     TarMember member; /* the first member of the next sample, if has_member */
     bool has_member, ended;
     char *member_key;
-    uint64_t *
-        keys; /* hash table of the keys met so far; the low bits of an entry are flags such as HAD_PICTURE; 0: free */
+    /* hash table of the keys met so far; the low bits of an entry are flags such as HAD_PICTURE; 0: free */
+    uint64_t *keys;
     size_t n_keys, keys_room;
     RawCounts counts; /* without the counts that `reader` holds */
 };

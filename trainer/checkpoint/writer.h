@@ -39,8 +39,8 @@ typedef struct SnapshotPart {
 typedef struct Snapshot {
     Device *device; /* borrowed from the first state that was saved; NULL: no state was saved */
     SnapshotPart parts[SNAPSHOT_KINDS];
-    float *
-        scratch; /* one chunk, or the whole EMA if it is gathered at once: gathered data that are not kept */
+    /* one chunk, or the whole EMA if it is gathered at once: gathered data that are not kept */
+    float *scratch;
     Fence copied;         /* reached when the copies have arrived */
     Error error;          /* code 0: the copies were started, and have not failed */
     TrainScalars scalars; /* owns maxima */

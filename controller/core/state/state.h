@@ -115,14 +115,14 @@ typedef struct CoreJob {
     ProgressRecord progress;
     int64_t trouble_revision,
         diverging_revision; /* when progress first reported each; 0: it does not */
-    int64_t
-        word; /* revision of the user's last request in desired/<job>; a put-back does not count */
+    /* revision of the user's last request in desired/<job>; a put-back does not count */
+    int64_t word;
     int64_t reported_generation; /* the highest generation of which nodes wrote reports */
     int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes report */
     CommitMark ran_mark;    /* after a restore of etcd: the newest commit that nodes report */
     Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
-    uint64_t
-        lost_usec; /* since when a record is missing that this controller never saw; 0: none is */
+    /* since when a record is missing that this controller never saw; 0: none is */
+    uint64_t lost_usec;
     int n_runs;
     uint64_t world_usec, phase_usec; /* when the world, the phase was last read */
     uint64_t failing_usec; /* when the first sign of a failure was seen; 0: the world is well */
@@ -130,9 +130,9 @@ typedef struct CoreJob {
     uint64_t left_usec;         /* when rank 0 was seen to have left; 0: it has not */
     uint64_t grown_usec;        /* when phase.grown_usec was last read */
     uint64_t pending_usec;      /* when PHASE_PENDING was first read; 0: another phase */
-    int64_t
-        oldest_generation; /* the lowest generation that has records of its own; 0: none is known */
-    int64_t in_flight;     /* id of the decision under way; 0: none */
+    /* the lowest generation that has records of its own; 0: none is known */
+    int64_t oldest_generation;
+    int64_t in_flight;        /* id of the decision under way; 0: none */
     int64_t awaited_revision; /* revision of the last write, until the watch has shown it */
     /* The decision under way creates a world: other jobs make no plans until that world is seen. */
     bool in_flight_places_world;
@@ -158,8 +158,8 @@ typedef struct Request {
     bool used;
     RequestRecord record;
     Stamp stamp;
-    uint64_t
-        seen_usec; /* when this controller first saw the request; clients' clocks are not trusted */
+    /* when this controller first saw the request; clients' clocks are not trusted */
+    uint64_t seen_usec;
 } Request;
 
 /* The working memory of one step. Functions that search or plan write only here. The next step reads nothing of it;
@@ -199,13 +199,13 @@ struct Cluster {
     bool hold_is_taken; /* the hold is from that incident: which nodes vanished is unknown */
     int unnamed_lost; /* nodes that the incident nodes-lost counts but this controller never saw */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
-    uint64_t
-        uninvited_usec; /* when a node that is not admitted was last present; 0: the list is new */
+    /* when a node that is not admitted was last present; 0: the list is new */
+    uint64_t uninvited_usec;
     uint64_t uninvited_told_usec; /* when the incident not-admitted was last written */
     bool probes_suspected;        /* too many nodes report themselves unhealthy at once */
     int64_t last_id;              /* id of the last decision */
-    int64_t
-        cluster_in_flight; /* id of the decision under way that is about no single job; 0: none */
+    /* id of the decision under way that is about no single job; 0: none */
+    int64_t cluster_in_flight;
     /* Revision of the last write that was about no single job, until the watch has shown it. */
     int64_t cluster_awaited;
     int64_t dropped; /* records that did not fit */

@@ -51,8 +51,8 @@ typedef enum AttentionTensor {
 } AttentionTensor;
 
 typedef struct AttentionTensors {
-    void *
-        of[N_ATTENTION_TENSORS]; /* NULL: the pass has no such tensor. Lengths may always be set. */
+    /* NULL: the pass has no such tensor. Lengths may always be set. */
+    void *of[N_ATTENTION_TENSORS];
 } AttentionTensors;
 
 /* The GPU that a plan is made for: the GPU of `handle`, or a GPU that is absent and described by `record`. Exactly one

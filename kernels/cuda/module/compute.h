@@ -50,8 +50,8 @@ typedef struct CudaCompute {
 typedef struct CudaComputeOptions {
     const char *architecture, *device; /* as in CudaMachine */
     int sms;
-    const char
-        *folder; /* of plan sets; NULL: no folder, and the device is plain until it gets plans */
+    /* of plan sets; NULL: no folder, and the device is plain until it gets plans */
+    const char *folder;
     const DeviceOptions *asked; /* only tune, tune_sec and keep_installed are read */
 } CudaComputeOptions;
 

@@ -29,10 +29,10 @@ enum {
 typedef struct MmaModel {
     int step; /* products that one step adds to the previous sum: a divisor of MMA_K */
     int bits; /* bits of a term that are kept below the largest term's first bit; at most MMA_BITS_MAX */
-    bool
-        normalised; /* terms are compared by the exponent of the product, not by the sum of its factors' exponents */
-    bool
-        nearest; /* the step's sum is rounded to nearest, ties to even; otherwise bits beyond fp32 are cut off */
+    /* terms are compared by the exponent of the product, not by the sum of its factors' exponents */
+    bool normalised;
+    /* the step's sum is rounded to nearest, ties to even; otherwise bits beyond fp32 are cut off */
+    bool nearest;
 } MmaModel;
 
 /* mma_model_card is an H100's rounding. mma_model_fused adds all products at once and rounds once. mma_model_single

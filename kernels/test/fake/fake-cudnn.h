@@ -87,8 +87,8 @@ typedef struct FakeConvolution {
     int64_t pads[2], strides[2], dilations[2];
     bool is_flipped;
     double alpha, beta;
-    int64_t
-        block; /* channels in a block: products are summed in blocks, and each sum is rounded to bf16 */
+    /* channels in a block: products are summed in blocks, and each sum is rounded to bf16 */
+    int64_t block;
 } FakeConvolution;
 
 void fake_convolve(const FakeConvolution *convolution);

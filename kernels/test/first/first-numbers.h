@@ -31,8 +31,8 @@ typedef struct FirstMma {
     uint16_t a[FIRST_MMA_K], b[FIRST_MMA_K]; /* bf16 */
     float c;
     uint32_t d; /* the result's bits */
-    uint32_t
-        equal; /* whether all 128 elements of the tile, which have the same operands, are equal */
+    /* whether all 128 elements of the tile, which have the same operands, are equal */
+    uint32_t equal;
 } FirstMma;
 
 int first_mma(FirstMma *cases, size_t n, const char **ret_name);
