@@ -11,9 +11,9 @@
 enum {
     DRAWN_MAX = HTTP_VIEWERS_MAX + 16,
     BEAT_MSEC = 1000,
-    SLOW_SEC = 10,     /* between two drawings of the curves */
+    SLOW_SEC = 10,     /* time between two drawings of the curves */
     KEEP_SEC = 10,     /* a page without viewers is forgotten after this */
-    DRAWINGS_MAX = 40, /* per second, for all pages */
+    DRAWINGS_MAX = 40, /* the largest number of drawings per second, of all pages together */
 };
 
 static const char policy[] =
@@ -43,7 +43,7 @@ typedef struct Drawn {
 typedef struct Viewer {
     LivePages *pages;
     Drawn *drawn;
-    uint64_t number; /* of the drawing that the viewer has; 0: none */
+    uint64_t number; /* number of the drawing that the viewer has; 0: none */
     Bytes *given;    /* the bytes that the server borrows */
     bool told_end;
 } Viewer;
@@ -53,7 +53,7 @@ struct LivePages {
     HttpServer *server;
     LiveLook (*look)(void *userdata);
     void *userdata;
-    uint64_t epoch; /* distinguishes this process's numbers from another's */
+    uint64_t epoch; /* distinguishes the numbers of this process from those of others */
     uint64_t second_usec;
     int n_drawings; /* drawings since second_usec */
     Drawn drawn[DRAWN_MAX];
@@ -123,7 +123,7 @@ static bool draw(LivePages *p, Drawn *d, const LiveLook *look, uint64_t now_usec
     return true;
 }
 
-/* Bounds what many viewers can make this program draw. */
+/* Counts a drawing. Returns false once there have been DRAWINGS_MAX within a second, however many viewers there are. */
 static bool may_draw(LivePages *p, uint64_t now_usec)
 {
     if (now_usec >= p->second_usec + USEC_PER_SEC) {
@@ -381,7 +381,7 @@ static bool draw_looked_at(LivePages *p, uint64_t now_usec)
             continue;
         news = true;
         if (d->gone || now_usec < d->drawn_usec + BEAT_MSEC * USEC_PER_MSEC / 2)
-            continue; /* it was drawn just now for a new viewer */
+            continue; /* the page was drawn just now for a new viewer */
         if (!look.leads || (may_draw(p, now_usec) && !draw(p, d, &look, now_usec)))
             d->gone = true;
     }

@@ -36,5 +36,5 @@ DEFINE_CLEANUP(LivePages, live_pages_free)
 
 /* Returns the paths that are to be served. */
 void live_pages_paths(LivePages *pages, HttpPage ret[LIVE_PATHS]);
-/* Sets the server of these paths; it is woken when there is news. */
+/* Sets the server of these paths, which LivePages wakes when there is news. */
 void live_pages_serve(LivePages *pages, HttpServer *server);

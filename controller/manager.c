@@ -56,7 +56,7 @@ static LeaderSettings settings_of(const ControllerConfig *config, const Controll
 
 static void on_loaded(_unused_ void *userdata)
 {
-    (void)sd_notify(0, "READY=1"); /* outside systemd nothing receives it */
+    (void)sd_notify(0, "READY=1"); /* outside systemd nothing receives the message */
 }
 
 static void on_view_changed(void *userdata)
@@ -143,7 +143,7 @@ static void on_mark_read_again(const char *key, const char *value, size_t n, int
 
 static int open_sender(Controller *m, const ClusterLimits *limits, Error *err)
 {
-    enum { TESTS_MAX = 16 }; /* notifications of `sdctl alerts test` */
+    enum { TESTS_MAX = 16 }; /* the largest number of notifications of `sdctl alerts test` */
     SenderOptions options = {.event = m->event,
                              .etcd = m->etcd,
                              .lease = leader_lease(m->leader),
@@ -169,7 +169,7 @@ int manager_reload(Controller *m, Error *err)
 
 void manager_leave(Controller *m)
 {
-    (void)sd_notify(0, "STOPPING=1"); /* outside systemd nothing receives it */
+    (void)sd_notify(0, "STOPPING=1"); /* outside systemd nothing receives the message */
     leader_leave(m->leader);
 }
 

@@ -372,8 +372,8 @@ static void observe_phase(Metrics *m, const IncidentRecord *record, const char *
         metrics_observe(m, RECOVERY_PHASE_SECONDS, LABELS(record->job, phase), sec);
 }
 
-/* Counts each number of an incident when it first appears. before: the incident as it was last seen; NULL: it is
- * new. */
+/* Counts each figure of an incident when the figure first appears. before: the incident as it was last seen; NULL: the
+ * incident is new. */
 static void note_incident(Metrics *m, const IncidentRecord *before, const IncidentRecord *now)
 {
     if (!before)

@@ -46,7 +46,8 @@ void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
 void controller_metrics_note_event(ControllerMetrics *metrics, const Cluster *cluster,
                                    const Event *event);
 void controller_metrics_note_leading(ControllerMetrics *metrics);
-/* Notes the outcome of a decision. revision: the transaction's, if the outcome is OUTCOME_DONE. */
+/* Notes the outcome of a decision. revision: the revision of the transaction, if the outcome is
+ * OUTCOME_DONE. */
 void controller_metrics_note_outcome(ControllerMetrics *metrics, const Decision *decision,
                                      Outcome outcome, uint64_t begun_usec, int64_t revision);
 /* Notes that the watch has shown everything up to this revision. */

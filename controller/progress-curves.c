@@ -43,7 +43,7 @@ static SeenJob *take_place(Seen *s, const char *name)
     return s->jobs[i];
 }
 
-/* Merges a value of two neighbouring points: the mean of those that are known. */
+/* Merges a value of two neighbouring points: returns the mean, or the known value if only one value is known. */
 static double mean(double a, int n_a, double b, int n_b)
 {
     if (!isfinite(a) || !isfinite(b))

@@ -3,8 +3,8 @@
  *
  * The record progress/<job> has only the newest step, so a curve shows only steps since the controller started;
  * followers collect them, too. A job has at most SEEN_POINTS_MAX points: when all are in use, each two are merged
- * into one, and further steps join the last point until it is as wide as the others. Steps that a recovery takes back
- * are forgotten.
+ * into one, and further steps join the last point until it is as wide as the other points. Steps that a recovery takes
+ * back are forgotten.
  *
  * Ownership: curves_new() gives the caller a Seen. NULL is accepted everywhere: nothing is kept.
  * Units:     as report/report.h.

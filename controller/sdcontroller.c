@@ -80,7 +80,7 @@ static int run(Program *p, Error *err)
 static int block_signals(Error *err)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these four cannot fail with valid numbers */
+    (void)sigemptyset(&set); /* these four calls cannot fail with valid numbers */
     (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);

@@ -42,5 +42,5 @@ void status_write(ControllerStatus *status, const Cluster *cluster, const char *
     if (strcmp(text, status->said) == 0)
         return;
     memcpy(status->said, text, sizeof(text));
-    (void)sd_notifyf(0, "STATUS=%s", text); /* outside systemd nothing receives it */
+    (void)sd_notifyf(0, "STATUS=%s", text); /* outside systemd nothing receives the line */
 }

@@ -2,7 +2,7 @@
 /* status.h - the line that `systemctl status sdcontroller` shows.
  *
  * Example: "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". The line is sent when it has changed;
- * outside systemd nothing receives it.
+ * outside systemd nothing receives the line.
  *
  * Ownership: a value.
  * Units:     none.

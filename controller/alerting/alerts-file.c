@@ -131,7 +131,8 @@ static void check_url(JsonReader *r, const char *key, const char *url)
                     strcmp(key, "url_file") == 0 ? "its content" : url);
 }
 
-/* Reads "url", or "url_file" for an address that is a secret itself. */
+/* Reads the sink's address: from the key "url" or, if the address is a secret itself, from the file that "url_file"
+ * names. */
 static void read_url(JsonReader *r, Sink *sink)
 {
     bool plain = json_get_text(r, "url", JSON_OPTIONAL, sink->url, sizeof(sink->url));

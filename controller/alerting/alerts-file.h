@@ -47,8 +47,8 @@ typedef struct AlertsFile {
     NotifierConfig notifier;
     Sink sinks[NOTIFIER_SINKS_MAX]; /* in the order of notifier.sinks */
     char link[SINK_URL_MAX + 1]; /* a runbook's URL that each notification carries; empty: none */
-    char runbook_url[SINK_URL_MAX +
-                     1]; /* base URL of the runbooks: each notification links that of its cause */
+    /* The base URL of the runbooks: each notification has a link to the runbook of its cause. Empty: none. */
+    char runbook_url[SINK_URL_MAX + 1];
 } AlertsFile;
 
 /* An empty path gives a file without sinks. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Returns the error text of a JSON reply, or NULL. PagerDuty sends {"message":"...","errors":["..."]}, Alertmanager
- * a JSON string, other servers anything. */
+ * a JSON string, other servers send anything. */
 static const char *find_words(json_t *root)
 {
     const char *errors = json_string_value(json_array_get(json_object_get(root, "errors"), 0));

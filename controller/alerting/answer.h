@@ -20,11 +20,13 @@ typedef struct HttpReply {
 } HttpReply;
 
 typedef struct MailReply {
-    int status; /* 250, or the code of the SMTP reply that refused the mail; 0: no server decided */
+    /* 250: the server accepted the mail; 400 to 599: the reply that refused the mail; 0: there was no such reply. */
+    int status;
     const char *failure; /* if status is 0: why the mail was not sent */
-    const char *words;   /* the last reply that refused something; with status 250: one recipient */
+    /* The last reply in which the server refused something; if status is 250, the server refused a recipient. */
+    const char *words;
 } MailReply;
 
-/* secrets: those that the sink's server was given; none of them is written to *ret. */
+/* secrets: the secrets that the sink's server was given; none of them is written to *ret. */
 void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret);
 void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *ret);

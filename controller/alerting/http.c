@@ -34,7 +34,7 @@ struct HttpCall {
     char *request; /* the body, which libcurl does not copy */
     char body[BODY_KEPT_MAX];
     size_t n_body, received;
-    bool has_proxy; /* the request names a proxy: the environment's is not used */
+    bool has_proxy; /* the request names a proxy: the environment's proxy is not used */
     char failure[CURL_ERROR_SIZE];
     HttpHandler handler;
     void *userdata;
@@ -68,7 +68,7 @@ static void finish(Http *http, CURL *easy, CURLcode code)
 {
     HttpCall *call = NULL;
     if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call) != CURLE_OK || !call)
-        return; /* not a transfer of http_post() */
+        return; /* http_post() has not begun this transfer */
     long status = 0;
     curl_off_t retry_after = 0;
     (void)http;

@@ -5,8 +5,8 @@
  * short-lived thread of its own; nothing waits for that thread.
  *
  * Ownership: http_new() gives the caller an Http, which holds a reference on the loop. http_post() borrows the
- *            request for the call. An HttpCall frees itself after its handler; http_call_free() cancels one,
- *            http_free() cancels all.
+ *            request for the call. An HttpCall frees itself after its handler; http_call_free() cancels one
+ *            call, http_free() cancels all calls.
  * Units:     microseconds, bytes.
  * Errors:    -errno: the request could not begin. A later failure is a reply with status 0.
  * Threads:   loop thread only.
@@ -23,8 +23,8 @@ typedef struct HttpCall HttpCall;
 
 typedef struct HttpRequest {
     const char *url, *body;
-    const char *ca_file,
-        *proxy; /* ca_file NULL: the system's authorities; proxy NULL: the environment's */
+    /* ca_file NULL: the system's certificate authorities. proxy NULL: the proxy that the environment names. */
+    const char *ca_file, *proxy;
     const char *headers[8]; /* "Name: value"; the list ends with NULL */
     uint64_t timeout_usec;  /* for the whole request, from the name look-up to the reply */
 } HttpRequest;

@@ -9,8 +9,8 @@
 #include <time.h>
 
 enum {
-    LINE_COLUMNS =
-        76, /* of quoted-printable, with the '=' of a soft break; also of a header in encoded words */
+    /* The longest line of quoted-printable, with the '=' of a soft break, and of a header in encoded words. */
+    LINE_COLUMNS = 76,
     SUBJECT_BYTES = 400,
 };
 
@@ -86,9 +86,9 @@ static void put_id(FILE *f, const PayloadCall *call, const char *key, const char
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/";
     const char *domain = strchr(call->file->sinks[call->sink].from, '@') + 1;
     fputc('<', f);
+    /* The dots of a name are replaced, too, because a Message-ID must not have two dots in a row. */
     for (; *key; key++)
-        fputc(strchr(plain, *key) ? *key : '_',
-              f); /* also the dots of a name: a Message-ID must not have two dots in a row */
+        fputc(strchr(plain, *key) ? *key : '_', f);
     fprintf(f, "%s%s@%s>\r\n", *more ? "." : "", more, domain);
 }
 

@@ -14,7 +14,8 @@ enum { EXPIRES_AFTER = 4 /* Alertmanager ends an alert after this many repetitio
 
 /* ---- bodies (NULL: out of memory) ---- */
 
-/* Records quote what processes printed; the codec has converted those texts to UTF-8. */
+/* Returns the fields of the incident. A text that a process printed is UTF-8, because the codec of the records has
+ * converted it. */
 static json_t *details(const PayloadCall *call)
 {
     const IncidentRecord *i = call->incident;
@@ -161,10 +162,11 @@ static void add_header(Payload *payload, const char *format, ...)
 {
     assert(payload->n_headers < PAYLOAD_HEADERS_MAX);
     va_list ap;
+    /* Each header fits, because a secret has at most SINK_SECRET_MAX bytes. */
     va_start(ap, format);
     int n = vsnprintf(payload->headers[payload->n_headers++], PAYLOAD_HEADER_BYTES, format, ap);
     va_end(ap);
-    assert(n < PAYLOAD_HEADER_BYTES); /* fits: a secret has at most SINK_SECRET_MAX bytes */
+    assert(n < PAYLOAD_HEADER_BYTES);
 }
 
 void payload_clear(Payload *payload)

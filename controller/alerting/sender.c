@@ -23,7 +23,7 @@ struct Message {
     Message *next;
     int64_t id;
     int sink;
-    char what[RECORD_INCIDENT_MAX + 32]; /* "trigger a-3", for the log */
+    char what[RECORD_INCIDENT_MAX + 32]; /* names the message in the log: "trigger a-3" */
     bool heartbeat;
     HttpCall *call;
     SmtpCall *mail;
@@ -100,8 +100,9 @@ static void log_answer(Sender *o, const Message *m, const Answer *answer)
 static void take_answer(Message *m, const Answer *answer)
 {
     Sender *o = m->sender;
+    /* A test may kill the process at this fault point: the mark is then not stored. A failure has no effect. */
     if (answer->kind == ANSWER_ACCEPTED)
-        (void)fault("pages.accepted"); /* only a death matters here: the mark is then not stored */
+        (void)fault("pages.accepted");
     log_answer(o, m, answer);
     int64_t id = m->id;
     (void)message_free(m);
@@ -337,8 +338,8 @@ static void store(Sender *o, const NotifierAction *a)
     o->writes = w;
     (void)key_of(o->options.cluster, a->request ? KEY_REQUESTS : KEY_ALERTS, a->name, w->key);
     if (!a->request && rights_leave_out(o->options.rights, KEY_ALERTS)) {
-        w->outcome =
-            OUTCOME_REFUSED; /* until the right is granted; rights.c has logged that it is missing */
+        /* The write counts as refused until the right is granted; rights.c has logged that the right is missing. */
+        w->outcome = OUTCOME_REFUSED;
         read_again_after(w, LEFT_OUT_MSEC);
         return;
     }

@@ -21,7 +21,7 @@ typedef struct SenderOptions {
     const EtcdLease *lease; /* the leader's lease: no message is sent after its deadline */
     const Feed *feed;
     const char *cluster;
-    const char *leader_key;  /* key by which this controller leads; set when it leads */
+    const char *leader_key;  /* this controller's election key; set while the controller leads */
     const char *alerts_file; /* path of the alerts file; empty: no sinks */
     int notifications_max;
     /* Without the right to write alerts/ no message is sent, because its mark could not be stored. */

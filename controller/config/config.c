@@ -214,7 +214,7 @@ LeaderRecord config_leader(const ControllerConfig *c)
                            .lease_sec = (int)c->lease_sec};
     if (config_record(c, journal, sizeof(journal)))
         (void)snprintf(record.journal, sizeof(record.journal), "%s",
-                       journal); /* may be cut: the record only shows it to people */
+                       journal); /* the path may be cut: the record only shows it to people */
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     if (strcmp(c->admit, "open") != 0)

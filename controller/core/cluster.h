@@ -31,16 +31,16 @@ typedef struct ClusterLimits {
 } ClusterLimits;
 
 typedef struct ClusterConfig {
-    uint64_t ttl_usec;   /* of the nodes' leases; every wait for an absent node derives from it */
-    uint64_t grace_usec; /* how long a vanished key may return before its loss counts */
-    uint64_t start_deadline_usec; /* from a world's record to all of its ranks being ready */
-    uint64_t leave_deadline_usec; /* from the request to leave to the world having left */
-    uint64_t hang_wait_usec;      /* wait after a hang for the other ranks' reports */
+    uint64_t ttl_usec;   /* TTL of the nodes' leases; all waits for absent nodes derive from it */
+    uint64_t grace_usec; /* a key that vanishes for less than this does not count as lost */
+    uint64_t start_deadline_usec; /* longest time from a world's record until all ranks are ready */
+    uint64_t leave_deadline_usec; /* longest time that a world may take to leave, once asked to */
+    uint64_t hang_wait_usec;      /* after a hang, how long the other ranks' reports are awaited */
     int max_strikes;              /* this many strikes within the window quarantine a node */
     uint64_t strike_window_usec;  /* strikes older than this are forgotten */
-    uint64_t quarantine_usec;     /* quarantine for strikes; one for a device fault has no end */
-    int incidents_kept;           /* records of incidents in etcd, open and resolved */
-    /* A job that has waited this long goes before later jobs and growth. */
+    uint64_t quarantine_usec; /* length of a quarantine for strikes; for a device fault: no end */
+    int incidents_kept;       /* number of incident records in etcd, open and resolved */
+    /* A job that has waited this long gets slots before later jobs start or grow. */
     uint64_t queue_patience_usec;
     uint64_t escalate_usec; /* an incident open this long becomes critical; 0: never */
     /* which nodes get ranks, as in cluster/admission.h; empty: all */
@@ -55,16 +55,17 @@ extern const ClusterConfig cluster_config_default;
 typedef struct JobFacts {
     int64_t n_grains; /* G: no world has more ranks */
     int64_t steps;    /* the job succeeds after this many steps */
-    int max_failures; /* K of I7: generations without progress before the job fails */
+    int max_failures; /* K of invariant I7: generations without progress until the job fails */
     uint64_t grow_interval_usec;
-    uint64_t store_patience_usec;  /* an outage of the store shorter than this counts no failures */
-    int64_t arrival;               /* create revision of specs/<job>: the order of the queue */
-    int min, max;                  /* bounds of the number of ranks, as in the job file */
-    bool stop_if_diverging;        /* the job fails when training diverges */
-    int64_t keep_last, keep_every; /* which checkpoints are kept, as in the job file */
-    bool needs_gpu;                /* each rank needs a slot that has a GPU */
-    char submission[SUBMISSION_BYTES];   /* distinguishes two jobs that have had the same name */
-    int priority;                        /* as in the job file */
+    /* During an outage of the store that is shorter than this, lost generations do not count as failures. */
+    uint64_t store_patience_usec;
+    int64_t arrival;                   /* create revision of specs/<job>: the order of the queue */
+    int min, max;                      /* bounds of the number of ranks, as in the job file */
+    bool stop_if_diverging;            /* the job fails when training diverges */
+    int64_t keep_last, keep_every;     /* which checkpoints are kept, as in the job file */
+    bool needs_gpu;                    /* each rank needs a slot that has a GPU */
+    char submission[SUBMISSION_BYTES]; /* distinguishes two jobs that have had the same name */
+    int priority;                      /* as in the job file */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
 } JobFacts;
@@ -94,12 +95,13 @@ typedef enum EventKind {
 /* Whether the record of a key that exists could be read. */
 typedef enum RecordHealth {
     RECORD_READABLE,
-    RECORD_DAMAGED, /* it does not decode; Event.record is NULL */
-    RECORD_FOREIGN, /* a later version wrote it; Event.record is NULL, and it is never overwritten */
+    RECORD_DAMAGED, /* the record does not decode; Event.record is NULL */
+    /* A later version wrote the record, which is never overwritten; Event.record is NULL. */
+    RECORD_FOREIGN,
 } RecordHealth;
 
 typedef enum Outcome {
-    OUTCOME_DONE,    /* Event.revision is that of the transaction */
+    OUTCOME_DONE,    /* the transaction was done, at revision Event.revision */
     OUTCOME_REFUSED, /* a guard did not hold; the guarded records have been read and fed again */
     OUTCOME_UNKNOWN, /* the answer was lost; the guarded records have been read and fed again */
 } Outcome;
@@ -113,16 +115,16 @@ typedef struct Event {
     RecordHealth health;
     bool stalled; /* the shell was late: a node that seems absent may have returned unseen */
 
-    int64_t term;    /* of EVENT_LEADING */
-    int64_t id;      /* of EVENT_OUTCOME: Decision.id */
-    Outcome outcome; /* of EVENT_OUTCOME */
+    int64_t term;    /* of EVENT_LEADING: the term in which this controller leads */
+    int64_t id;      /* of EVENT_OUTCOME: Decision.id of the decision */
+    Outcome outcome; /* of EVENT_OUTCOME: how the transaction ended */
     int64_t created; /* create revision of the record */
     int64_t lease;   /* of EVENT_NODE and EVENT_RANKS: the lease of the key; 0: none or unknown */
     /* revision at which the record was written or removed, or the decision was done */
     int64_t revision;
     char name[CLUSTER_NAME_BYTES]; /* name of the node, job, incident or request */
-    char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS */
-    int64_t generation;            /* of EVENT_RANKS and EVENT_RENDEZVOUS */
+    char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS: the node whose ranks are reported */
+    int64_t generation; /* of EVENT_RANKS and EVENT_RENDEZVOUS: the generation in the key */
     union {
         const void *record;
         const NodeRecord *node_record;
@@ -159,7 +161,7 @@ typedef struct Decision {
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
     DesiredRecord desired;
-    int64_t spec_revision; /* compared if put_spec */
+    int64_t spec_revision; /* the spec's guard, which is compared if put_spec is true */
     IncidentRecord incident;
     int64_t incident_revision;
 
@@ -183,10 +185,10 @@ typedef struct Decision {
 typedef struct Actions {
     /* the shell reads every record again and feeds it: a record that did not fit may fit now */
     bool read;
-    bool again; /* the shell calls again with EVENT_TICK: more may be to decide */
-    /* the shell calls again at this time at the latest; USEC_INFINITY: no need */
+    bool again; /* there may be more to decide: the shell calls again with EVENT_TICK */
+    /* The latest time at which the shell calls again; USEC_INFINITY: only an event causes the next call. */
     uint64_t wake_usec;
-    Decision decision; /* if its id is 0, no other field of it is set */
+    Decision decision; /* if decision.id is 0, no other field of the decision is set */
 } Actions;
 
 typedef struct Cluster Cluster;
@@ -202,7 +204,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret);
 /* Returns how many records did not fit the limits since the start. */
 int64_t cluster_dropped(const Cluster *c);
 /* Returns the time (CLOCK_BOOTTIME) until which absent nodes cause no decision, because many vanished at once; 0:
- * there is no such hold. */
+ * there is no hold. */
 uint64_t cluster_hold_until(const Cluster *c);
 
 /* For tests and the simulator, because it is slow: asserts that the chains of reports, the lists and the invariants I3,

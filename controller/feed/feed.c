@@ -54,10 +54,10 @@ DEFINE_CODEC(request_record)
 
 static const struct {
     EventKind kind;
-    bool rewritten; /* the leader rewrites such records, keeping unknown fields */
+    bool rewritten; /* the leader rewrites records of this kind and keeps unknown fields */
     Decode decode;
     Clear clear;
-    bool is_put_back; /* the leader puts such a record back if it is lost */
+    bool is_put_back; /* the leader puts a record of this kind back if it is lost */
 } kinds[KEY_KINDS] = {
     [KEY_NODES] = {EVENT_NODE, false, CODEC(node_record)},
     [KEY_CORDONS] = {EVENT_CORDON, true, CODEC(cordon_record)},
@@ -76,7 +76,7 @@ static const struct {
 
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
-    json_t *known;  /* key -> text; true for kinds that are not rewritten */
+    json_t *known;  /* key -> its text, or true if the leader does not rewrite its kind */
     json_t *last;   /* key -> the last readable text, for a leader that puts the record back */
     json_t *nodes;  /* names of nodes -> the features in their records */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of a re-read */

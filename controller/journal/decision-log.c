@@ -59,7 +59,7 @@ static void log_incident(const Speaker *s, const IncidentRecord *i)
                   "LOST_STEPS=%lld",
                   i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node, i->rank,
                   (long long)i->step, (long long)i->lost_steps);
-    else if (i->replay_sec >= 0 && i->lost_steps > 0) /* known only after the incident's end */
+    else if (i->replay_sec >= 0 && i->lost_steps > 0) /* the replay ends after the incident */
         log_entry(s, LOG_LEVEL_INFO, NULL,
                   "incident %s: %lld lost step%s trained again in %.3f s JOB=%s GENERATION=%lld",
                   i->id, (long long)i->lost_steps, i->lost_steps == 1 ? "" : "s", i->replay_sec,

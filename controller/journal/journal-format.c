@@ -56,12 +56,11 @@ static json_t *numbers_json(const Field *numbers, size_t n, const void *from)
 json_t *journal_config_json(const ClusterConfig *config)
 {
     json_t *object = numbers_json(config_numbers, ELEMENTSOF(config_numbers), config);
+    /* The two calls cannot fail: both texts came from JSON. */
     if (config->admit[0])
-        (void)json_object_set_new(object, "admit",
-                                  json_string(config->admit)); /* cannot fail: it came from JSON */
+        (void)json_object_set_new(object, "admit", json_string(config->admit));
     if (config->prices[0])
-        (void)json_object_set_new(object, "prices",
-                                  json_string(config->prices)); /* as above: from JSON */
+        (void)json_object_set_new(object, "prices", json_string(config->prices));
     return object;
 }
 
@@ -108,10 +107,10 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_get_int(&r, "lost_decisions", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_decisions);
     JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);
     config_read(&config, &ret->config);
-    json_close(&config); /* r also holds its error */
+    json_close(&config); /* r also holds the error of `config` */
     JsonReader limits = json_get_object(&r, "limits", JSON_REQUIRED);
     field_table_read(&limits, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);
-    json_close(&limits); /* r also holds its error */
+    json_close(&limits); /* r also holds the error of `limits` */
     if (!name_is_valid(ret->cluster))
         json_refuse(&r, "cluster", "\"%s\" is not a name", ret->cluster);
     ret->config.incidents_kept = MIN(ret->config.incidents_kept, ret->limits.incidents - 1);

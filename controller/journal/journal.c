@@ -106,7 +106,7 @@ static int write_snapshot(Journal *journal, int fd, json_t *ret)
                                       : write_text(journal, fd, line, &place);
         if (r < 0)
             return r;
-        (void)json_object_set_new(ret, key, place_json(place)); /* cannot fail: a known key */
+        (void)json_object_set_new(ret, key, place_json(place)); /* cannot fail: the key is valid */
     }
     return 0;
 }
@@ -161,7 +161,7 @@ static int write_part(Journal *journal, bool quiescent)
 static bool is_full(int r) { return r == -ENOSPC || r == -EDQUOT; }
 
 /* The part before the present one is removed when another part begins. On a full disk no part can begin, so that the
- * old part would stay for ever: there it is removed first. */
+ * old part would stay for ever: in that case the old part is removed first. */
 static int begin_part(Journal *journal, bool quiescent)
 {
     int r = write_part(journal, quiescent);
@@ -235,7 +235,7 @@ static void write_state(Journal *journal, const Event *event, const char *key, j
 {
     Place place;
     bool written = write_line(journal, event, line, &journal->head.lost_events, &place);
-    (void)json_object_del(journal->present, key); /* moves it to the end; fails if it is new */
+    (void)json_object_del(journal->present, key); /* moves the key to the end; fails if it is new */
     int r = written ? json_object_set_new(journal->present, key, place_json(place))
                     : json_object_set(journal->present, key, line);
     if (r < 0)
@@ -277,7 +277,7 @@ void journal_record_key(Journal *journal, const Event *event, const char *key, c
         value ? json_pack("{s:s, s:o, s:I}", "key", key, "value", value_json(value, n_value),
                           "revision", (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
-    if (line && event->kind == EVENT_SPEC && event->created) /* for the queue's order */
+    if (line && event->kind == EVENT_SPEC && event->created) /* the queue is ordered by it */
         json_object_set_new(line, "created", json_integer(event->created));
     if (line && event->lease && (event->kind == EVENT_NODE || event->kind == EVENT_RANKS))
         json_object_set_new(line, "lease",
@@ -318,8 +318,8 @@ void journal_record_event(Journal *journal, const Event *event)
         journal->in_flight -= event->id > journal->forgotten_id && journal->in_flight > 0;
         journal->written_revision = MAX(journal->written_revision, event->revision);
     } else if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED) {
-        journal->in_flight =
-            0; /* the core forgets its decisions, too, whatever their outcome will be */
+        /* The core forgets the decisions of an earlier term, too, whatever their outcome will be. */
+        journal->in_flight = 0;
         journal->forgotten_id = journal->newest_id;
     }
     if (event->kind == EVENT_LEADING)

@@ -16,8 +16,8 @@
  * FILE is the present part, FILE.1 the one before. A part that has grown to a quarter of max_bytes ends when
  * nothing is under way (no decision, no key gone within a minute), or else ("calm":false) at half. Both parts
  * together stay below max_bytes, or six times the records if those are larger. Each part begins with a snapshot and
- * can be replayed without the other. A line is one write(2): a dying process loses no line, a dying machine the
- * last seconds.
+ * can be replayed without the other. A line is one write(2): a process that dies loses no line, a machine that
+ * dies loses the lines of the last seconds.
  *
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
@@ -43,7 +43,7 @@ typedef struct JournalHead {
     ClusterLimits limits;
     int64_t n_snapshot;
     bool quiescent;                      /* nothing was under way when the snapshot was taken */
-    int64_t lost_events, lost_decisions; /* earlier lines that could not be written */
+    int64_t lost_events, lost_decisions; /* numbers of earlier lines that could not be written */
 } JournalHead;
 
 typedef struct Journal Journal;
@@ -65,11 +65,11 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
 
 /* ---- the format, for readers (journal-format.c) ---- */
 
-/* Reads a head line; limits that are too large for a replay are refused. If the settings keep more incidents than
- * the limits allow, after a reload, the number is cut to the limit, as in the core. */
+/* Reads a head line; limits that are too large for a replay are refused. After a reload the settings may keep more
+ * incidents than the limits allow: the number is then cut to the limit, as in the core. */
 int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err);
 int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err);
-/* These return NULL when out of memory. */
+/* The two functions return NULL when out of memory. */
 json_t *journal_head_json(const JournalHead *head);
 json_t *journal_config_json(const ClusterConfig *config);
 /* Returns the lines of decision_log_lines() as an array of strings. */

@@ -16,7 +16,8 @@
 enum { LINE_BYTES_MAX = 16 << 20 };
 
 typedef struct Pair {
-    int64_t then, now; /* ids of the recorded and the present decision; then 0: free */
+    /* The ids of the recorded and of the present decision. If `then` is 0, the pair is free. */
+    int64_t then, now;
 } Pair;
 
 typedef struct Replay {
@@ -24,7 +25,7 @@ typedef struct Replay {
     size_t line;
     ReplayHandler handler;
     void *userdata;
-    /* The core, which begins anew at each head. */
+    /* The core, which begins again from nothing at each head. */
     JournalHead head;
     Feed *feed;
     void *memory;
@@ -132,7 +133,7 @@ static int settle_extra(Replay *x, bool at_end)
         r = report(x, (ReplayReport){.kind = REPLAY_DECISION,
                                      .job = x->now_job,
                                      .now = x->now,
-                                     .differs = !at_end}); /* at the end the writer may have died */
+                                     .differs = !at_end}); /* the last writer may have died */
     }
     release_now(x);
     return r;
@@ -169,8 +170,9 @@ static int take_head(Replay *x, json_t *line, const char *source, Error *err)
     free(x->pairs);
     json_decref(x->last_extra);
     x->last_extra = NULL;
-    x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1); /* one per job, and some of earlier terms */
-    x->pairs = memory_zeroed(x->n_pairs, sizeof(*x->pairs)); /* the head's limits are bounded */
+    /* There is one pair per job, and there may be pairs of earlier terms. The head's limits bound the memory. */
+    x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1);
+    x->pairs = memory_zeroed(x->n_pairs, sizeof(*x->pairs));
     x->memory = memory_zeroed(1, cluster_bytes(&x->head.limits));
     x->feed = feed_new(x->head.cluster);
     x->cluster = cluster_init(x->memory, &x->head.limits, &x->head.config);

@@ -25,12 +25,12 @@ typedef struct ReplayReport {
     ReplayKind kind;
     size_t line;
     uint64_t real_usec;
-    const JournalHead *head; /* of REPLAY_HEAD */
+    const JournalHead *head; /* of REPLAY_HEAD: the head */
     const char *event;       /* of REPLAY_EVENT: "nodes/n1 gone", "tick", "leading, term 7" */
     bool ignored;            /* of REPLAY_EVENT: this version cannot read the record */
     const char *text;        /* of REPLAY_EVENT, if ignored: the reason */
-    const char *job;         /* of REPLAY_DECISION; empty: about the cluster */
-    json_t *then, *now; /* of REPLAY_DECISION: arrays of its lines in words; NULL: no decision */
+    const char *job;         /* of REPLAY_DECISION: the job; empty: no single job */
+    json_t *then, *now; /* of REPLAY_DECISION: each core's decision as lines of text; NULL: none */
     bool differs;
 } ReplayReport;
 

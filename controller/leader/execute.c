@@ -118,7 +118,7 @@ static int put_job(Draft *draft, const Decision *d)
 {
     const Feed *feed = draft->target->feed;
     int r = 0;
-    if (d->put_world) { /* written anew: nothing of the old text is kept */
+    if (d->put_world) { /* the record is written without the fields of the old text */
         put(draft, key_for(draft, KEY_WORLDS, d->job), world_record_encode(&d->world, NULL));
         if (!rights_leave_out(draft->target->rights, KEY_SECRETS))
             r = put_secret(draft, d);
@@ -131,7 +131,7 @@ static int put_job(Draft *draft, const Decision *d)
         const char *key = key_for(draft, KEY_DESIRED, d->job);
         put(draft, key, desired_record_encode(&d->desired, feed_last(feed, key)));
     }
-    if (d->put_spec) { /* the old text, byte by byte */
+    if (d->put_spec) { /* the spec keeps its old text, byte by byte */
         const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_last(feed, key);
         if (!text)
             return -ENOENT;

@@ -12,7 +12,7 @@
 
 enum {
     STALL_MSEC = 250,
-    GATHER_MSEC = 5, /* between two decisions when many records change */
+    GATHER_MSEC = 5, /* the pause between two decisions while many records change */
     ROOM_SEC = 1,
 };
 
@@ -120,8 +120,8 @@ void end_without_timer(Leader *l, int r)
     notify_end(l, r);
 }
 
-/* Lets the core decide about changed records. The reports of a thousand nodes at once are decided together, a single
- * change without delay. */
+/* Lets the core decide about changed records. The reports of a thousand nodes at once are decided together, and a
+ * single change is decided without delay. */
 static void tick_soon(Leader *l)
 {
     uint64_t next = l->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
@@ -236,7 +236,7 @@ static void forget_unlisted(Leader *l, int64_t revision)
 {
     l->n_lists = etcd_watch_lists(l->watch);
     if (l->read_revision == 0 || revision < l->read_revision)
-        return; /* only lists were read, or the stream must still bring the rest */
+        return; /* there was no separate read, or the list is older and the stream will catch up */
     feed_mark(l->feed);
     const char *key;
     while ((key = feed_next_unseen(l->feed)))

@@ -51,7 +51,7 @@ struct Leader {
     sd_event_source *status_timer; /* fires each STATUS_SEC */
     uint64_t wake_usec;    /* when the core wants a tick at the latest; USEC_INFINITY: never */
     uint64_t decided_usec; /* when the core last decided */
-    int64_t dropped;       /* records without room in the core, as last logged */
+    int64_t dropped;       /* number of records without room in the core, as last logged */
 
     /* ---- what was read ---- */
     bool loaded;      /* the watch has listed every record once */
@@ -82,7 +82,8 @@ struct Leader {
 
 void arm_timer(Leader *l, uint64_t wake_usec);
 void stamp_event(Leader *l, Event *event);
-/* Handles an event that carries no record: stamps it, passes it on, and lets the core decide until it rests. */
+/* Handles an event that carries no record: stamps it, passes it on, and lets the core decide until there is nothing
+ * more to decide. */
 void step_kind(Leader *l, Event event);
 void tick(Leader *l);
 /* Feeds the present value of a record; value NULL: the key is gone. The core decides nothing yet. */

@@ -51,7 +51,7 @@ static int add_timers(Leader *l)
         r = sd_event_source_set_enabled(l->timer, SD_EVENT_OFF);
     if (r >= 0)
         r = sd_event_add_time(event, &l->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gather, l);
-    if (r >= 0) /* must not wait behind a flood of records */
+    if (r >= 0) /* this timer must not wait behind a flood of records */
         r = sd_event_source_set_priority(l->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
     if (r >= 0)
         r = sd_event_source_set_enabled(l->gather_timer, SD_EVENT_OFF);

@@ -26,7 +26,7 @@ typedef struct LeaderSettings {
     char cluster[CLUSTER_NAME_MAX + 1];
     int64_t lease_sec;    /* TTL of the lease: etcd then lets another controller lead */
     ClusterConfig core;   /* settings of the core */
-    ClusterLimits limits; /* sizes of the core's tables; memory is taken once */
+    ClusterLimits limits; /* sizes of the core's tables, which are allocated once */
     /* this controller's record in the election; its `lacks` is ignored */
     LeaderRecord introduction;
 } LeaderSettings;
@@ -40,7 +40,7 @@ typedef struct LeaderNeeds {
 } LeaderNeeds;
 
 /* The Leader makes these calls in the middle of its work: the callee notes the news, and may call only the functions
- * that read the Leader (leader_view() and below). All are set. */
+ * that read the Leader (leader_view() and below). No handler is NULL. */
 typedef struct LeaderEvents {
     void *userdata;
     /* Called once, when every record has been read. */
@@ -53,7 +53,8 @@ typedef struct LeaderEvents {
     void (*record_read)(void *userdata, const Event *event);
     /* Called for each event, after the core has received it, and by leader_note_record(). */
     void (*observed)(void *userdata, const Event *event);
-    /* Called with the answer to a decision's transaction; revision: of its writes, or 0 if the answer is an error. */
+    /* Called with the answer to a decision's transaction. revision: the revision of the writes; 0: the answer is an
+     * error. */
     void (*answered)(void *userdata, const Decision *decision, Outcome outcome, uint64_t begun_usec,
                      int64_t revision);
     /* Called when the watch has shown everything up to this revision. */

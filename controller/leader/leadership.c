@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LEAVE_SEC = 2, PROOF_LEASES = 3 /* a leader that lives this long has shown that it can */ };
+enum { LEAVE_SEC = 2, PROOF_LEASES = 3 /* a leader that lives this long counts as sound */ };
 
 static void notify_view(Leader *l) { l->events.view_changed(l->events.userdata); }
 
@@ -29,7 +29,7 @@ char *leader_text(const Leader *l, LeaderState state)
 void introduce(Leader *l)
 {
     if (!l->election)
-        return; /* the election begins with the record as it is then */
+        return; /* the election has not begun: it will write the record when it begins */
     _cleanup_free_ char *text = leader_text(l, LEADER_UP);
     etcd_election_change(l->election, text);
 }
@@ -152,7 +152,7 @@ void on_election(bool leading, const char *key, int64_t term, void *userdata)
         assert(term > 0 && !l->term);
         l->elected = term;
         (void)snprintf(l->leader_key, sizeof(l->leader_key), "%s", key);
-        (void)try_to_lead(l); /* otherwise later, when the watch has listed all records */
+        (void)try_to_lead(l); /* if this is too early, on_cluster_watch() tries again */
         return;
     }
     const int64_t old = l->term;

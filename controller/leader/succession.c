@@ -24,7 +24,7 @@ static bool counts(KeyKind kind)
     }
 }
 
-/* Returns the sum as a record can hold it: an integer of a record has 63 bits. */
+/* Returns the sum of hashes as a record can hold it: an integer of a record has 63 bits. */
 static int64_t told(uint64_t records) { return (int64_t)(records >> 1); }
 
 void succession_clear(Succession *s)

@@ -15,7 +15,7 @@
  *
  * Ownership: succession_clear() frees what a Succession has allocated; a zeroed Succession is empty.
  * Units:     now_usec is CLOCK_BOOTTIME, real_usec CLOCK_REALTIME, both in microseconds.
- * Errors:    none. An unreadable leader record counts as one of a version that reports nothing.
+ * Errors:    none. An unreadable leader record counts as the record of a version that reports nothing.
  * Threads:   loop thread only. No I/O and no clock: times are arguments.
  */
 #pragma once
@@ -37,7 +37,7 @@ typedef struct Successor {
 } Successor;
 
 typedef enum SuccessionAnswer {
-    SUCCESSION_WAIT,      /* the key is not the first one, as far as the watch has shown */
+    SUCCESSION_WAIT, /* as far as the watch has shown, the key is not the first key in the line */
     SUCCESSION_INTRODUCE, /* this controller must first write succession_introduce() into its record */
     SUCCESSION_STAND_STILL, /* this controller decides nothing until succession_still_until() */
     SUCCESSION_LEAD,

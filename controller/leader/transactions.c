@@ -21,7 +21,7 @@ Pending *pending_free(Pending *p)
 {
     Pending **at = &p->leader->pending;
     while (*at != p) {
-        assert(*at); /* it is in the list as long as it exists */
+        assert(*at); /* p is in the list as long as it exists */
         at = &(*at)->next;
     }
     *at = p->next;

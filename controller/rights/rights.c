@@ -20,7 +20,7 @@ static bool is_written(int kind)
     switch (kind) {
     case KEY_NODES:
     case KEY_HEALTH:
-    case KEY_ASKS: /* passes between sdctl and nodes */
+    case KEY_ASKS: /* only sdctl and nodes write these keys */
     case KEY_LINES:
         return false;
     default:
@@ -58,7 +58,7 @@ static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *res
     const KeyKind kind = q->kind;
     rights->questions[kind].call = NULL; /* the call frees itself */
     if (r < 0 && r != -EACCES)
-        return; /* unknown: requested again later */
+        return; /* the right stays unknown and is requested again later */
     const bool before = rights->denied[kind], denied = r < 0;
     rights->may[kind] = !denied;
     rights->denied[kind] = denied;

@@ -2,8 +2,8 @@
 /* rights.h - the kinds of records that this controller may write in etcd.
  *
  * One denied operation makes etcd refuse the whole transaction. So at its start a controller asks etcd, for each kind
- * of record that it writes, whether it may write that kind. Roles made for an older version may lack newer kinds:
- * those that rights_without() names are left out of transactions. Decisions that need another denied kind fail until
+ * of record that it writes, whether it may write that kind. Roles made for an older version may lack newer kinds: the
+ * kinds that rights_without() names are left out of transactions. Decisions that need another denied kind fail until
  * the right is granted. A denial is reported once in the log and in the controller's election record, and the rights
  * are requested again until none is denied.
  *

@@ -34,10 +34,10 @@ enum {
     WAIT_SEC = 300,
     DEATHS = 5,
     LOSSES = 3,
-    AT_ONCE = 30, /* of 1000 nodes: a rack */
+    AT_ONCE = 30, /* nodes that are lost at once: a rack of 1000 nodes */
     COMMIT_EACH_SEC = 10,
     ERRORS_MAX = 10000,
-    REST_SEC = 2, /* until all programs have read what was written */
+    REST_SEC = 2, /* within this time all programs have read what was written */
     NODES_PER_CLIENT = 32,
 };
 
@@ -86,7 +86,7 @@ struct Fleet {
     uint64_t go_usec;
     char awaited_key[KEY_MAX]; /* awaited_usec: when the next event of this key was seen */
     uint64_t awaited_usec;
-    bool awaits_loss; /* any lost node counts; leases do not end at one moment */
+    bool awaits_loss; /* any lost node is awaited: leases end at different moments */
     int n_viewers;    /* number of viewers; -1: there is no page */
     char page[160];   /* address of the leader's page */
     TestingViewers *viewers;
@@ -122,12 +122,13 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 {
     Write *w = userdata;
     Fleet *f = w->fleet;
-    if (r < 0 && !strstr(err->text, "lease not found")) { /* put again with the next lease */
+    /* A record whose lease is gone is not tried again: the node puts the record again with its next lease. */
+    if (r < 0 && !strstr(err->text, "lease not found")) {
         if (++f->n_errors > ERRORS_MAX)
             give_up(err->text);
         STAILQ_INSERT_HEAD(&f->writes, w, next);
         f->in_flight--;
-        f->paused = true; /* until the next second */
+        f->paused = true; /* writes pause until the next second */
         return;
     }
     f->in_flight--;
@@ -186,7 +187,7 @@ static void post_node(FakeNode *n)
     POST(n->fleet, node_record, &record, key_of("fleet", KEY_NODES, n->name, key), n->lease_id);
 }
 
-/* exit_code, if not 0, is that of the first rank only. */
+/* exit_code, if it is not 0, is the exit code of the first rank only. */
 static void post_ranks(FakeNode *n, RankState state, int exit_code)
 {
     char key[KEY_MAX];
@@ -246,7 +247,7 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
     n->n_ranks = n_ranks;
     n->state = RANK_READY;
     if (!n->lease_id)
-        return; /* later, once the node has a lease */
+        return; /* the records are put later, once the node has a lease */
     post_node(n);
     if (generation)
         post_ranks(n, RANK_READY, 0);
@@ -254,7 +255,8 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
 
 static bool is_deaf(void) { return getenv("BENCH_FLEET_DEAF") != NULL; }
 
-/* Counts what a watch of the node receives. A daemon would also decode it, but here one process is all nodes. */
+/* Counts what a watch of the node receives. A daemon would also decode the records, but here one process
+ * is all nodes. */
 static void on_node_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                           bool initial, void *userdata)
 {

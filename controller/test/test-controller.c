@@ -409,7 +409,7 @@ static void settings_change_while_it_runs(void **state)
     assert_int_equal(seen.n_differences, 0);
 }
 
-/* No program writes a record again that had no place: the controller must read it again. */
+/* A record that had no place is not written again by any program: the controller must read the record again. */
 static void what_did_not_fit_starts_when_there_is_room(void **state)
 {
     Lab *lab = *state;

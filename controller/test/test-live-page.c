@@ -276,7 +276,7 @@ static void a_page_that_is_looked_at_stays(void **state)
         feed_job(lab, path);
         (void)snprintf(path, sizeof(path), "/jobs/job%d", i);
         const bool is_refused = strstr(get(lab, path), "More pages are looked at") != NULL;
-        i += !is_refused; /* only a bounded number is drawn per second */
+        i += !is_refused; /* only a bounded number of pages is drawn per second */
     }
     feed_step(lab, "first", 9, 0.125);
     (void)read_until(lab, fd, "\"loss\":\"0.1250\"");

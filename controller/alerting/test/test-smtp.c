@@ -16,7 +16,7 @@ typedef struct Server {
     int listener;
     char url[64];
     pthread_t thread;
-    bool holds;             /* sends only the greeting, and no replies */
+    bool holds;             /* the server sends a greeting and no replies */
     _Atomic int seen_mails; /* how many MAIL commands were received */
 } Server;
 

@@ -11,8 +11,8 @@
 #include "controller/core/write/cluster-incident.h"
 
 enum {
-    /* The incident is resolved when no such node has been present for this long, so a node that comes and goes is
-     * one incident. */
+    /* The incident is resolved when no node that the list leaves out has been present for this long. So a node that
+     * comes and goes causes only one incident. */
     QUIET_SEC = 600,
     REWRITE_SEC = 60, /* least time between two rewrites of the incident's list of names */
     NAMES_BYTES = 120,

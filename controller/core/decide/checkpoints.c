@@ -4,7 +4,7 @@
  * The core keeps the record as it last saw it (observe/commit-records.c). Marks in the records phase, world and
  * progress prove each commit (facts/commits.c). If the record vanishes, does not decode or is older than the marks,
  * no checkpoint is lost: a leader that remembers the record puts it back, or else rank 0 of the next world searches
- * the checkpoint folder. A running world does not end for this: its next commit writes the record anew.
+ * the checkpoint folder. A running world does not end for this: its next commit writes the record again.
  *
  * Guarantees: a known commit, and the mark that a commit is struck out, stay known while this leader lives. */
 #include "controller/core/decide/checkpoints.h"

@@ -7,10 +7,10 @@
 
 #include "controller/core/state/state.h"
 
-/* Puts back the record if the leader remembers it; otherwise opens an incident about the missing commits. */
+/* Puts back checkpoints/<job> if the leader remembers it; otherwise opens an incident about the missing commits. */
 bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d);
 /* Serves `sdctl job recover`: a job that has ended or waits continues from the manifest that the request names, or
- * from the newest one in its folder. */
+ * from the newest manifest in its folder. */
 bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d);
-/* Makes another world if the present one searches for its checkpoint and that checkpoint has been found. */
+/* Makes another world if the present world searches for its checkpoint and that checkpoint has been found. */
 bool decide_found(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster-decisions.c - decisions about the cluster rather than a job: incidents about nodes, their cap,
- * and requests. */
+/* cluster-decisions.c - decisions about the cluster rather than a job: incidents about nodes, the removal
+ * of old incidents, and requests. */
 #include "controller/core/decide/cluster-decisions.h"
 
 #include "controller/core/decide/admission.h"
@@ -18,13 +18,13 @@
 enum {
     REQUEST_KEPT_SEC = 3600,
     NAMES_BYTES = 160, /* most bytes of the list of names in one incident */
-    ABSENCES_MAX = 10, /* lost nodes with an incident of their own; further nodes share one */
+    ABSENCES_MAX = 10, /* this many lost nodes have their own incident; further nodes share one */
 };
 
 static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
 
-/* Opens, rewrites or resolves the incident that reports a hold. If a new hold begins as another ends, the open
- * incident is rewritten, for a controller that has not seen the new hold. */
+/* Opens, rewrites or resolves the incident that reports a hold. If a new hold begins when another ends, the end of
+ * the new hold is written into the open incident, for controllers that have not seen the new hold begin. */
 static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
@@ -145,7 +145,8 @@ static const Incident *find_absence(const Cluster *c, Absences open, const CoreN
 
 /* ---- nodes that are lost ---- */
 
-/* Notes nodes of running jobs that vanished before any controller that runs now had seen them. */
+/* Notes the absence of nodes that host ranks of an active job, but vanished before any present controller had seen
+ * them. */
 static void note_unseen(Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
@@ -309,11 +310,12 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
         text_add(&t, beyond++ ? ", " : "");
         text_add(&t, node->record.name);
     }
-    if (summary &&
-        is_unsure) /* a new leader observes first: it ends no incident to open it again */
+    /* While a missing node does not count as lost yet, the incident stays: a new leader must not resolve an incident
+     * that it would open again. */
+    if (summary && is_unsure)
         return false;
     if (beyond == 0)
-        c->unnamed_lost = 0; /* every named node is back, so the unnamed ones count as back */
+        c->unnamed_lost = 0; /* all named nodes are back, so the unnamed nodes count as back */
     return decide_summary(c, summary, beyond + c->unnamed_lost, names, d);
 }
 
@@ -348,9 +350,10 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
         const Incident *incident = &c->incidents[i];
         const IncidentRecord *record = &incident->record;
+        /* Stuck growth and nodes that are not admitted take nothing out of service. */
         if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record) ||
             text_equal(record->cause, cause_name(CAUSE_GROWTH_STUCK)) ||
-            text_equal(record->cause, admission_cause)) /* these take nothing out of service */
+            text_equal(record->cause, admission_cause))
             continue;
         uint64_t at = record->at_usec + c->config.escalate_usec;
         if (at > c->real_usec) {
@@ -379,7 +382,7 @@ static bool lasts(const IncidentRecord *record)
 }
 
 /* Returns the order of removal: first the resolved incidents of which every sink was notified, then other resolved
- * ones, then open ones; the oldest first. */
+ * incidents, then open incidents; within each group the oldest incident comes first. */
 static int removal_rank(const Cluster *c, const IncidentRecord *record)
 {
     if (record->state == INCIDENT_OPEN)
@@ -432,7 +435,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 {
     bool recover = text_equal(request->kind, "recover");
     if (!recover && !text_equal(request->kind, "checkpoint"))
-        return NULL; /* the request's addressee answers it */
+        return NULL; /* the addressee of the request answers the request */
     for (int i = 0; i < c->limits.jobs; i++) {
         const CoreJob *job = &c->jobs[i];
         if (!job->used || !text_equal(job->name, request->target))
@@ -458,7 +461,7 @@ static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
             answer = "refused: the node is here";
             outcome = REQUEST_REFUSED;
         } else if (node_hosts_ranks(c, node))
-            return false; /* the node's job is about to go on without it */
+            return false; /* the node's job is about to go on without the node */
     }
     for (int i = 0; i < c->limits.incidents && outcome == REQUEST_DONE; i++)
         if (is_absence(&c->incidents[i]) &&

@@ -22,7 +22,7 @@ static bool job_is_gone(const Cluster *c, const CordonCause *cause)
             return job->spec_stamp.mod && cause->submission[0] &&
                    !text_equal(job->facts.submission, cause->submission);
     }
-    return c->dropped == 0; /* a dropped record may belong to that job */
+    return c->dropped == 0; /* a dropped record may be a record of cause->job */
 }
 
 /* Returns the time at which a cause ends by itself; 0: it does not end by itself. */
@@ -48,8 +48,8 @@ static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const Co
     return cluster_due(c, s, at_usec);
 }
 
-/* A job's refusal of a node ends with the job. The strikes of that cause still count against the machine until they
- * are forgotten. */
+/* Ends a job's refusal of a node when the job is gone. The strikes in the refusal's cause still count against the
+ * machine until they are forgotten. */
 static bool decide_end_of_job(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                               Decision *d)
 {
@@ -60,7 +60,7 @@ static bool decide_end_of_job(const Cluster *c, const CoreNode *node, const Cord
         cordon_end_cause(c, node, cause, d);
     else if (cause->mode != CORDON_NONE)
         (void)cordon_put_cause(c, node, &strikes,
-                               d); /* cannot fail: it replaces the cause, so there is room */
+                               d); /* cannot fail: the new cause takes the place of *cause */
     else
         return false;
     return true;
@@ -104,8 +104,8 @@ static bool decide_verdict(const Cluster *c, const CoreNode *node, Decision *d)
     cause.since_usec = c->real_usec;
     if (!cordon_put_cause(c, node, &cause, d))
         return false; /* the cordon record has no room for the cause */
-    if (cause.mode == CORDON_QUARANTINE &&
-        !node_hosts_ranks(c, node)) /* otherwise its job has an incident */
+    /* If the node hosts ranks, their job has an incident already. */
+    if (cause.mode == CORDON_QUARANTINE && !node_hosts_ranks(c, node))
         node_incident_begin(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
     return true;
 }

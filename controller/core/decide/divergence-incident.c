@@ -22,8 +22,8 @@ static const ProgressRecord *present_progress(const CoreJob *job)
                : NULL;
 }
 
-/* True when retention keeps commit i: it keeps the newest keep_last commits, and those whose step keep_every
- * divides. */
+/* True when retention keeps commit i: it keeps the newest keep_last commits, and each commit whose step is a multiple
+ * of keep_every. */
 static bool is_kept(const CoreJob *job, size_t i)
 {
     const CheckpointsRecord *all = &job->checkpoints;
@@ -103,7 +103,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
     write_evidence(job, p, record->evidence, sizeof(record->evidence));
 }
 
-/* Ends the job as failed, with its open incident or, if there is none, with a new one. */
+/* Ends the job as failed, with its open incident or, if there is none, with a new incident. */
 static void end_job(const Cluster *c, const CoreJob *job, const Incident *open,
                     const ProgressRecord *p, Decision *d)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divergence-incident.h - the incident of a job whose training diverges, and its end if the job file asks for that. */
+/* divergence-incident.h - the incident of a job whose training diverges, and the end of the job if the job file
+ * asks for that. */
 #pragma once
 
 #include "controller/core/state/state.h"

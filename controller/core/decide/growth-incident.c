@@ -43,7 +43,7 @@ bool decide_growth_incident(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!is_stuck(job))
         return decide_growth_incident_over(c, job, d);
-    if (job->phase.phase != PHASE_RUNNING || /* another try is under way */
+    if (job->phase.phase != PHASE_RUNNING || /* another try to grow is under way */
         incident_find_cause(c, job, CAUSE_GROWTH_STUCK) || !incident_has_place(c))
         return false;
     open_incident(c, job, d);

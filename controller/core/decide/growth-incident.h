@@ -5,5 +5,5 @@
 #include "controller/core/state/state.h"
 
 bool decide_growth_incident(const Cluster *c, const CoreJob *job, Decision *d);
-/* Resolves the incident if it is open: the job has ended, so nothing of it grows any more. */
+/* Resolves the incident if it is open: the job has ended and will not grow any more. */
 bool decide_growth_incident_over(const Cluster *c, const CoreJob *job, Decision *d);

@@ -2,8 +2,8 @@
 /* job.c - one job's next decision: start, go, run, resize, drain, grow, stop, end, remove.
  *
  * Entry point: decide_job(), called only when no decision of the job is under way and the watch has shown the last
- * decision's write. Every decision puts the phase record under a guard on the record that it was derived from, so of
- * two leaders only one succeeds. */
+ * decision's write. Every decision writes the phase record, and its guard is the revision of the phase record
+ * that the decision was derived from. So only one of two leaders succeeds. */
 #include "controller/core/decide/job.h"
 
 #include "controller/core/decide/checkpoints.h"
@@ -71,7 +71,8 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     char why[RECORD_TEXT_MAX + 1];
     assert(job->phase.phase == PHASE_PENDING);
     if (job->desired.state == DESIRED_STOPPED) {
-        if (job_ranks_are_left(c, s, job)) /* nodes end the ranks; slots may be another job's now */
+        /* The nodes end the job's ranks first, because their slots may belong to another job now. */
+        if (job_ranks_are_left(c, s, job))
             return false;
         decide_end(c, job, PHASE_STOPPED, decide_requested("stopped", job->desired.by, why), d);
         return true;
@@ -147,8 +148,8 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* True when the phase record makes the nodes end the job's ranks. A phase that was lost, damaged or put back, or
- * that is older than the newest generation, does not: the nodes wait for one that does. */
+/* True when the phase record makes the nodes end the job's ranks. After the record was lost, damaged or put back, or
+ * if it is older than the newest generation, the nodes wait for another phase record. */
 static bool requests_ranks_end(const CoreJob *job)
 {
     return job->phase_stamp.mod && !job->phase_lost &&
@@ -213,8 +214,8 @@ static bool all_ready(const Cluster *c, const CoreJob *job)
     return job->n_runs > 0;
 }
 
-/* Before its first step a world has nothing to save. So a stop ends it at once, a drain replaces it by another
- * world, and so does a request for another size. */
+/* Before its first step a world has nothing to save. So a stop ends the world at once, and a drain or a request for
+ * another size replaces the world at once by another world. */
 static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -337,7 +338,8 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     return decide_world(c, s, job, PHASE_STARTING, resizes ? job->phase.reason : starts_again, d);
 }
 
-/* True when the world was asked to leave in order to grow: then one decision set both times. */
+/* True when the world was asked to leave in order to grow: the decision that asks for this sets grown_usec and
+ * since_usec to the same time. */
 static bool leaves_to_grow(const CoreJob *job)
 {
     return job->phase.phase == PHASE_RESIZING && job->phase.grown_usec > 0 &&

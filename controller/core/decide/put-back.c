@@ -4,10 +4,10 @@
  *
  * An etcdctl command, a restore from a backup or a bug may cause this. Even then a job must neither lose a checkpoint
  * nor stop without a report. A leader remembers each record as it last saw it and puts it back, guarded by the
- * revision of the present one. A leader that never saw it derives the record from others, or opens an incident that
- * names the missing record and the remedy. A world is not put back: a new world follows, with a generation higher
- * than any that was seen. A record of another version does not count as lost and is not overwritten, and nothing is
- * decided about its job. */
+ * revision of the present record. A leader that never saw the record derives it from other records, or opens an
+ * incident that names the missing record and the remedy. A world is not put back: a new world follows, with a
+ * generation higher than any that was seen. A record of another version does not count as lost and is not
+ * overwritten, and nothing is decided about its job. */
 #include "controller/core/decide/put-back.h"
 
 #include "controller/core/decide/checkpoints.h"
@@ -19,8 +19,8 @@
 
 /* ---- how long a record is lost ---- */
 
-/* True when the loss has lasted for grace_usec: while the list of records is incomplete, it does not show which are
- * missing. */
+/* True when the loss has lasted for grace_usec: while the list of records is incomplete, it does not show which
+ * records are missing. */
 static bool lasts(Cluster *c, Scratch *s, CoreJob *job)
 {
     if (job->lost_usec == 0)
@@ -72,7 +72,7 @@ static bool put_back_desired(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
                                      .min = job->facts.min,
                                      .max = job->facts.max,
                                      .priority = job->facts.priority};
-    job->desired = d->desired; /* so the record, when read back, is not a new request */
+    job->desired = d->desired; /* so the record, when it is read back, is not a new request */
     job->desired_lost = job->desired_lost ? job->desired_lost : LOST_GONE;
     write_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                    known ? "; put back as it was known" : "; made anew from the job file", d);

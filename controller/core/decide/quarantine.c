@@ -95,7 +95,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         text_add(&why, "checked when its time was over: ");
         text_add(&why, answer);
         (void)cordon_put_cause(c, node, &longer,
-                               d); /* cannot fail: it replaces the cause, so there is room */
+                               d); /* cannot fail: the new cause takes the place of *cause */
     }
     d->request = request->record;
     d->request_revision = request->stamp.mod;

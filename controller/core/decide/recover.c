@@ -34,8 +34,8 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
     cause.since_usec = c->real_usec;
     cause.until_usec = until_usec;
     text_copy(cause.reason, sizeof(cause.reason), reason);
-    (void)cordon_put_cause(c, node, &cause,
-                           d); /* if there is no room, the next failure tries again */
+    /* If there is no room for the cause, the next failure writes it. */
+    (void)cordon_put_cause(c, node, &cause, d);
 }
 
 /* Leaves every node that was not ready in time out of the next world, but not out of later ones. */
@@ -82,7 +82,8 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
         quarantine_all(c, s, job, f, d);
         break;
     case BLAME_LATE:
-        if (f->rank < 0) /* a node with older ranks is fenced, so that the others may go */
+        /* Excludes a node that has not confirmed the end of older ranks, so that newer ranks need not wait for it. */
+        if (f->rank < 0)
             quarantine(c, s, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec,
                        d);
         leave_out_late(c, s, job);
@@ -162,8 +163,8 @@ static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgemen
         text_copy(f->evidence, sizeof(f->evidence), evidence);
 }
 
-/* An outage of a store is one incident. The incident names a node only if no other node failed to reach the store.
- * So a node that reports the same later, after the outage, is recognised. */
+/* Lets the incident name a node only if no other node failed to reach the store, because an outage of a store is one
+ * incident for all nodes. So a node that alone fails to reach the store after the outage is still recognised. */
 static void name_sole_reporter(const Cluster *c, const CoreJob *job, const Failure *f,
                                bool is_answered, Decision *d)
 {

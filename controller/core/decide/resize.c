@@ -23,15 +23,16 @@ static void write_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* The time that a node must stay before a world grows onto it: one TTL, or the time that too early a growth would
- * cost, whichever is less. */
+/* The time that a node must stay before a world grows onto it: one TTL or, if it is shorter, the interval between two
+ * growths, which is what too early a growth would cost. */
 static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
 {
     return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
 }
 
 /* A node that has just appeared may vanish again, and more nodes may appear. So growth waits until every node of the
- * larger plan, which was just made, has stayed for stay_usec(). Returns a node that has not; NULL: all have. */
+ * larger plan, which was just made, has stayed for stay_usec(). Returns a node that has not stayed for so long;
+ * NULL: there is none. */
 static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     const CoreNode *newcomer = NULL;
@@ -70,7 +71,8 @@ static bool decide_noted(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* desired/<job> was put back unchanged: the next leader must not take the record for a new request. */
+/* Notes that desired/<job> was put back unchanged, because the next leader must not take the record for a new
+ * request. */
 bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&

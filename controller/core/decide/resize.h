@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.h - a running job's size: requests for another size, growth, and what both wait for. */
+/* resize.h - a running job's size: requests for another size, growth, and the reason for a wait. */
 #pragma once
 
 #include "controller/core/state/state.h"
@@ -10,7 +10,7 @@ enum { GROWTHS_IN_VAIN_MAX = 6 }; /* the pause between two growths doubles at mo
 bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d);
 /* Asks the world to leave, so that a world of another size follows. */
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
-/* Before a world's first step: replaces the world at once by one of the requested size. */
+/* Before a world's first step: replaces the world at once by a world of the requested size. */
 bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
 /* Writes into the phase what a job waits for if it does not have the requested size. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

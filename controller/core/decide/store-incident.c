@@ -13,7 +13,7 @@
 #include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 
-/* Returns progress/<job> if it is of this world and newer than the last commit, else NULL. */
+/* Returns progress/<job> if it is of the job's present world and newer than the last commit, else NULL. */
 static const ProgressRecord *present_progress(const CoreJob *job)
 {
     bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&

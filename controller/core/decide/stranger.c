@@ -34,7 +34,7 @@ static const Incident *find_open(const Cluster *c, const char *node)
     return NULL;
 }
 
-/* True when the contest is over: the node reports no other writer any more, or the node is lost. */
+/* True when the incident is over: the node no longer reports another writer under its name, or the node is lost. */
 static bool is_over(const Cluster *c, Scratch *s, const Incident *open)
 {
     const int at = node_place_of_name(c, open->record.node);

@@ -13,5 +13,5 @@ bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkp
                              ResumePoint *ret);
 /* Returns the step at which the next world would resume; 0: the step is not known. */
 int64_t checkpoints_resume_step(const CoreJob *job);
-/* Appends a commit; a full record drops its oldest one. */
+/* Appends a commit; a full record drops its oldest commit. */
 void commits_append(CheckpointsRecord *record, const CheckpointCommit *commit);

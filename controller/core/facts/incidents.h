@@ -9,7 +9,7 @@
 #include "controller/core/state/state.h"
 #include "controller/core/state/text-buffer.h"
 
-/* Returns the open incident with that cause that is about no job; NULL: there is none. */
+/* Returns the open incident that has this cause and is about no job; NULL: there is none. */
 const Incident *cluster_incident_find_open(const Cluster *c, const char *cause);
 /* The cause of the incident that reports a hold. */
 extern const char hold_cause[];
@@ -20,12 +20,12 @@ bool incident_has_place(const Cluster *c);
 bool incident_is_of(const IncidentRecord *record, const CoreJob *job);
 /* Returns the job's newest open incident that ended a world; NULL: there is none. */
 const Incident *incident_find_open(const Cluster *c, const CoreJob *job);
-/* Returns an open incident of the job with that cause; NULL: there is none. */
+/* Returns an open incident of the job that has this cause; NULL: there is none. */
 const Incident *incident_find_cause(const Cluster *c, const CoreJob *job, Cause cause);
 /* Writes "store-unreachable of rank 0 on n1: no answer". */
 void incident_write(const IncidentRecord *record, Text *t);
-/* True when the notifier has told each sink that the incident concerns of its begin and its end, or has given that
- * sink up. */
+/* True when each sink that the incident concerns was notified of the incident's begin and end, except for sinks that
+ * the notifier has given up. */
 bool incident_is_notified(const Cluster *c, const IncidentRecord *record);
 /* Returns the job's open incident about lost records; NULL: there is none. */
 const Incident *lost_find_incident(const Cluster *c, const CoreJob *job);

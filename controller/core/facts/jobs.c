@@ -30,8 +30,8 @@ int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise
     return rank0 && rank0->first_step > 0 ? rank0->first_step - 1 : otherwise;
 }
 
-/* Returns the share of the earlier worlds' training that counts at that step: less than 1 once a commit from which a
- * world resumed was struck out. */
+/* Returns the share of the earlier worlds' training that counts if the job's history ends with `step`: it is less than
+ * 1 once a commit from which a world resumed was struck out. */
 static double share_of_earlier(const CoreJob *job, int64_t from, int64_t step)
 {
     ResumePoint adopted = {.adopt = true};
@@ -47,9 +47,9 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
            (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
-/* Each step of a world is given the mean of the world's waits for saves, as it is given the mean of its time: a step
- * that is taken back takes its waits along. A step cannot wait longer than it took, which is 0 if progress is of
- * another world. */
+/* Each step of a world counts with the mean of the world's waits for saves, just as it counts with the mean of the
+ * world's time per step. So when a step is taken back, its waits no longer count either. A step's waits are at most
+ * the time of the step, which is 0 if the progress record is of another world. */
 double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step)
 {
     const ProgressRecord *p = &job->progress;

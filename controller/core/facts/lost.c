@@ -81,7 +81,7 @@ bool lost_is_older_world(const CoreJob *job, const WorldRecord *world)
 bool lost_with_its_job(const CoreJob *job, const char *submission)
 {
     if (job->facts.n_grains == 0)
-        return false; /* its spec was never read, so the job's submission is not known */
+        return false; /* the job's spec was never read, so its submission is not known */
     return job->spec_stamp.mod && !text_equal(submission, job->facts.submission);
 }
 

@@ -16,12 +16,13 @@ void lost_write(Text *t, Lost lost, const char *kind, const char *name);
 bool lost_to_another_version(const CoreJob *job);
 /* True when nothing can be decided about the job: its spec is missing, or a record is of another version. */
 bool lost_hides(const CoreJob *job);
-/* True when the job's world is not the one that its phase names: another world must follow. */
+/* True when the job's world is not the world that its phase names: another world must follow. */
 bool world_is_lost(const CoreJob *job, Failure *ret);
 /* True when a record that vanished belonged to an earlier submission, and was removed with that submission. */
 bool lost_with_its_job(const CoreJob *job, const char *submission);
-/* True when the world is an earlier one of the same submission, which was put back, for instance from a backup. */
+/* True when the record is of an earlier world of the same submission, and was put back, for instance from a backup. */
 bool lost_is_older_world(const CoreJob *job, const WorldRecord *world);
-/* These write the reason and return true if a record of the job is of another version, or if its spec is missing. */
+/* The two functions write the reason and return true if a record of the job is of another version, or if its spec is
+ * missing. */
 bool lost_is_foreign(const CoreJob *job, char *ret, size_t size);
 bool lost_is_without_spec(const CoreJob *job, char *ret, size_t size);

@@ -23,8 +23,8 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
 bool report_has_end(const CoreJob *job, const NodeRanks *report);
 /* True while a process of the report may run: its end was not reported, and its node is not known to be dead. */
 bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);
-/* Looks for living ranks of worlds before that generation or before that revision of worlds/<job>. Both are
- * compared, because a job that was deleted and submitted again begins with generation 1. */
+/* Looks for living ranks of worlds before the given generation or before the given revision of worlds/<job>. The
+ * revision is compared, too, because a job that was deleted and submitted again begins with generation 1. */
 bool job_has_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job,
                          int64_t before_generation, int64_t before_revision, int *ret_node);
 /* Looks for living ranks of worlds before the present one. */

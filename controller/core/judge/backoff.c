@@ -28,8 +28,8 @@ static bool has_patience(const Cluster *c, const CoreJob *job)
     return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
 }
 
-/* Progress is a step beyond the furthest one, or a checkpoint to resume from beyond every earlier one: a job that is
- * moved again and again may repeat steps and still get further each time. */
+/* True when the present world got beyond the furthest step, or the next world would resume from a later step than any
+ * world before: a job that is moved again and again may repeat steps and still get further each time. */
 static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
     return job_reached_step(c, job) > job->phase.furthest_step ||

@@ -10,7 +10,7 @@ enum { PAUSE_DOUBLINGS = 5, PAUSE_LAST_SEC = 30 }; /* pauses of 1, 2, 4, 8, 16, 
 /* The counters of a PhaseRecord, and the pause that follows from them. */
 typedef struct RestartCounters {
     int failures, pauses;
-    /* CLOCK_REALTIME of the first generation lost to the store; 0: none was. */
+    /* When the first generation was lost because of the store (CLOCK_REALTIME); 0: no generation was. */
     uint64_t store_lost_usec;
     uint64_t pause_usec; /* 0: the next world begins at once */
 } RestartCounters;

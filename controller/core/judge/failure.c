@@ -47,8 +47,9 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
     }
 }
 
-/* True when a is more telling than b: by the cause; among hangs, if the rank of a is further behind; among losses
- * that are not finite, with which all ranks end, if the grain was the rank's own; otherwise if a is earlier. */
+/* True when a is more telling than b. Causes are compared first. If both are hangs, the hang of the rank that is
+ * further behind is more telling. If a loss is not finite, all ranks end: the rank whose own grain made it so is more
+ * telling. In all other cases the earlier failure is. */
 static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
 {
     if (a->cause != b->cause)
@@ -61,7 +62,7 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
 }
 
 /* A daemon that stops first reports that it drains, then ends its ranks, then reports that it has left. Ranks that
- * ended in between are not a failure, just as the leaving is not. */
+ * ended in between do not count as a failure, and neither does the daemon's leaving. */
 static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;
@@ -162,7 +163,7 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         f.at_usec = node->vanished_real_usec;
         if (job->progress.at_usec && job->progress.at_usec < f.at_usec &&
             job->progress.generation == job->world.generation)
-            f.at_usec = job->progress.at_usec; /* the world ran until about that time */
+            f.at_usec = job->progress.at_usec; /* the world ran until about this time */
         text_copy(f.evidence, sizeof(f.evidence), "its lease ran out");
     } else if (node->record.incarnation != run->incarnation) {
         bool left = node->left_incarnation == run->incarnation;
@@ -284,7 +285,7 @@ static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job,
         return c->config.hang_wait_usec;
     case CAUSE_NON_FINITE: /* every rank exits by itself, and one rank searches for the reason first */
         return c->config.hang_wait_usec + EXIT_NON_FINITE_SEC * USEC_PER_SEC;
-    case CAUSE_BAD_JOB: /* it matters whether other nodes report the same if a spare may take over */
+    case CAUSE_BAD_JOB: /* a spare takes over only if no other node reports the cause, too */
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:
     case CAUSE_STORE_UNREACHABLE:
@@ -309,8 +310,8 @@ bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 }
 
 /* etcd may still reach a node that its peers cannot: no rank dies then, but joining fails again and again. The rank
- * to blame is the one that most others could not join with; among equals the highest, because a rank that misses
- * another has met rank 0. */
+ * to blame is the rank with which the largest number of other ranks could not join. If two ranks are equal in this, the
+ * higher rank is to blame, because a rank that misses another rank has met rank 0. */
 static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best)
 {
     int most = 0;
@@ -380,7 +381,7 @@ bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const Failu
     if (best.cause == CAUSE_NONE)
         return false;
     assert(best.node >= 0);
-    assert(job->failing_usec <= c->now_usec); /* note_failure() has set it */
+    assert(job->failing_usec <= c->now_usec); /* note_failure() has set failing_usec */
     uint64_t wait = wait_for_blame(c, s, job, &best);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, s, job->failing_usec + wait))
         return false;

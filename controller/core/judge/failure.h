@@ -17,7 +17,7 @@ bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, Failure
  * bounded. */
 bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
                    Failure *ret);
-/* True when a rank of the run is not ready although its time for that is over. */
+/* True when a rank of the run is not ready although its time to become ready is over. */
 bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run);
 /* True while a node of the job's world has vanished and it is too early to call it lost. */
 bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -3,8 +3,8 @@
  *
  * Jobs are ordered by priority, then by age (job_goes_before()). A job that fits may start before a job that does
  * not. Once the first job in this order that could run at all has waited queue_patience_usec, it reserves slots:
- * until it runs, no later job starts or grows on a slot that it can use. A job that does not fit on all present and
- * open nodes together reserves nothing. */
+ * until that first job runs, no later job starts or grows on a slot that the first job can use. A job that does not
+ * fit on all present and open nodes together reserves nothing. */
 #include "controller/core/judge/queue.h"
 
 #include "controller/core/facts/jobs.h"

@@ -5,8 +5,8 @@
  * not on other nodes: a trainer dies before the world's first step, or only one node reports "again" (75), "never"
  * (78), "corrupt" (82) or, if all other nodes have reached the store, "no store" (83). Such a failure does not end
  * the job while there is a spare: the next world leaves the node out if the world can be as large without it. If a
- * second node reports the same before the job has passed that step, the first node was not to blame, and
- * failure_is_of_one_node() is false. */
+ * second node reports the same cause before the job has passed the step of the failure, the first node was not to
+ * blame, and failure_is_of_one_node() is false. */
 #include "controller/core/judge/spare.h"
 
 #include "controller/core/facts/reports.h"
@@ -14,7 +14,7 @@
 #include "controller/core/state/text-buffer.h"
 #include "protocol/train-stage.h"
 
-/* True when another node has reported the cause since the job last got past that step. */
+/* True when another node has reported the same cause, and the job has not passed the step of that report since. */
 static bool another_has_reported(const Cluster *c, const CoreJob *job, const Failure *f)
 {
     assert(f->node >= 0);

@@ -14,8 +14,8 @@
 /* The state of one notification at one sink. */
 typedef struct Task {
     int64_t in_flight;        /* id of the message under way; 0: none */
-    MessageKind message_kind; /* of the message under way, or the last one */
-    Severity severity;        /* of the message under way, or the last one */
+    MessageKind message_kind; /* kind of the message under way, or of the last message */
+    Severity severity;        /* severity in the message under way, or in the last message */
     int failures;             /* failed tries in a row since this leader began */
     uint64_t next_usec;       /* no message is sent before this time */
     uint64_t told_usec;       /* when the sink last accepted a message of this leader; 0: never */
@@ -27,7 +27,7 @@ typedef struct Notification {
     bool test;               /* the delivery marks of a test are stored in its request */
     IncidentRecord incident; /* the incident as last read; its id is always set */
     Stamp incident_stamp;
-    AlertRecord alert; /* the marks that this leader wants; stored unless dirty */
+    AlertRecord alert; /* the delivery marks that this leader wants; they are stored unless dirty */
     Stamp alert_stamp;
     RequestRecord request; /* the request, if this is a test */
     Stamp request_stamp;
@@ -49,10 +49,10 @@ struct Notifier {
     int notifications_max;
     uint64_t now_usec, real_usec;
     uint64_t wake_usec;
-    int64_t term;          /* 0: not leading */
+    int64_t term;          /* the term in which this controller leads; 0: it does not lead */
     uint64_t leading_usec; /* when this leader began */
     int64_t last_id;       /* id of the last message or write */
-    int64_t dropped;       /* incidents that found no place */
+    int64_t dropped;       /* number of incidents that found no place */
     SinkState sinks[NOTIFIER_SINKS_MAX];
     Notification *notifications;
 };
@@ -62,6 +62,6 @@ struct Notifier {
 Delivery *notification_delivery(Notification *notification, const NotifierSink *sink);
 bool notification_is_over(const Notification *notification);
 /* Finds the message that the sink gets next, and the time (*ret_at_usec) before which it is not sent. Returns false
- * if, as things are, the sink gets none. */
+ * if at present the sink gets no further message. */
 bool notification_message(const Notifier *c, Notification *notification, int sink, MessageKind *ret,
                           uint64_t *ret_at_usec);

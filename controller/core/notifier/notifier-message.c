@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-message.c - which message of a notification a sink gets next: a function of the incident, the sink's
- * mark, its settings and the time. */
+ * delivery mark, the sink's settings and the time. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/state/text-buffer.h"
 
@@ -17,7 +17,7 @@ bool notification_is_over(const Notification *notification)
     return notification->incident.state == INCIDENT_RESOLVED;
 }
 
-/* A test sends a message through every sink once, also through one that gets only heartbeats. */
+/* A test sends a message through every sink once, also through a sink that gets only heartbeats. */
 static bool find_test_message(const NotifierSink *sink, const Delivery *delivery, MessageKind *ret)
 {
     *ret = delivery->state == DELIVERY_TRIGGERED ? NOTIFY_RESOLVE
@@ -26,8 +26,8 @@ static bool find_test_message(const NotifierSink *sink, const Delivery *delivery
     return delivery->state < DELIVERY_RESOLVED;
 }
 
-/* Returns the earliest time for "resolved": the predecessor's last message may still be on its way, and its
- * "triggered" must not arrive after "resolved". */
+/* Returns the earliest time at which "resolved" may be sent: a "triggered" that the leader before this one sent may
+ * still be on its way, and must not arrive after "resolved". */
 static uint64_t may_resolve_at(const Notifier *c, const Notification *notification)
 {
     return notification->inherited ? c->leading_usec + c->config.timeout_usec : 0;

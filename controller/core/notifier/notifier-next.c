@@ -79,8 +79,8 @@ static void mark_concerned(Notifier *c, Notification *notification)
     }
 }
 
-/* True when no message is left to send. A sink that is not configured here but may hold an open alert counts as left
- * until the incident is late. */
+/* True when no message is left to send. A message is also left while a sink that is not configured here may hold an
+ * open alert, until the incident is late. */
 static bool nothing_is_left(Notifier *c, Notification *notification)
 {
     MessageKind message_kind;
@@ -100,8 +100,8 @@ static bool prepare_alert(Notifier *c, Notification *notification)
 {
     AlertRecord *alert = &notification->alert;
     const IncidentRecord *incident = &notification->incident;
-    if (alert->incident_usec !=
-        incident->at_usec) { /* the marks are of an earlier incident with that id, or none */
+    /* Marks with another time are of an earlier incident that had the same id. */
+    if (alert->incident_usec != incident->at_usec) {
         memset(alert, 0, sizeof(*alert));
         alert->incident_usec = incident->at_usec;
     }

@@ -162,7 +162,7 @@ static void observe_alert(Notifier *c, const Event *ev)
     bool own = ev->alert && c->term && ev->alert->term == c->term &&
                notification->alert.term == c->term &&
                ev->alert->incident_usec == notification->alert.incident_usec;
-    if (!own) { /* a write of this leader is read back: the marks here may be newer */
+    if (!own) { /* if this leader wrote the record itself, the marks in memory may be newer */
         if (ev->alert)
             notification->alert = *ev->alert;
         else
@@ -239,7 +239,7 @@ static void observe_leadership(Notifier *c, int64_t term, uint64_t now_usec)
         Notification *notification = &c->notifications[i];
         notification->storing = 0;
         notification->inherited = false;
-        notification->dirty = false; /* the new term prepares its marks anew */
+        notification->dirty = false; /* the leader of the new term prepares new marks */
     }
     begin_tests(c);
 }

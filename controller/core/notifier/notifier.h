@@ -6,11 +6,11 @@
  *  - Intent before effect. No message is sent before alerts/<id> records the intent under this leader's term, and that
  *    write compares the record's revision: a leader that does not know what others have sent, or that no longer
  *    leads, sends nothing.
- *  - "triggered" is sent to a sink until the sink accepts it, "resolved" only once that acceptance is stored. Either
- *    may be sent more than once; the dedup key merges the repetitions into one alert.
+ *  - "triggered" is sent to a sink until the sink accepts it, "resolved" only once that acceptance is stored. Both
+ *    messages may be sent more than once; the dedup key merges the repetitions into one alert.
  *  - An incident that is over before a sink was notified is sent all the same, then resolved.
- *  - A notification waits only for its own messages and writes, for its sink's pause (Retry-After), and while in_flight
- *    messages to that sink are under way. No sink waits for another.
+ *  - A notification waits only for its own messages and writes, for its sink's pause (Retry-After), and while so many
+ *    messages to that sink are under way as NotifierConfig.in_flight allows. No sink waits for another.
  *  - For one timeout, a new leader resolves nothing that its predecessor triggered: a "triggered" that was under way
  *    has arrived by then.
  *
@@ -39,9 +39,9 @@ typedef struct NotifierSink {
 typedef struct NotifierConfig {
     NotifierSink sinks[NOTIFIER_SINKS_MAX];
     int n_sinks;
-    int in_flight;           /* most messages under way to one sink */
-    int stores;              /* most writes under way */
-    uint64_t timeout_usec;   /* within this time the shell has an answer, or makes one itself */
+    int in_flight;           /* the largest number of messages under way to one sink */
+    int stores;              /* the largest number of writes that may be under way */
+    uint64_t timeout_usec;   /* after this time the shell reports ANSWER_AGAIN if no answer came */
     uint64_t retry_usec;     /* the n-th pause is a random share of retry_usec * 2^(n - 1) */
     uint64_t retry_max_usec; /* the longest pause; also the pause after a refusal */
     uint64_t late_usec;      /* an incident that has been over this long is not sent any more */
@@ -52,14 +52,14 @@ extern const NotifierConfig notifier_config_default;
 /* How a sink answered. */
 typedef enum AnswerKind {
     ANSWER_ACCEPTED,
-    ANSWER_AGAIN,   /* no answer, or one that another try may change */
+    ANSWER_AGAIN,   /* there was no answer, or an answer that another try may change */
     ANSWER_REFUSED, /* the same message would be refused again */
 } AnswerKind;
 
 typedef struct Answer {
     AnswerKind kind;
     uint64_t pause_usec; /* the pause that the sink asks for (Retry-After); 0: none */
-    char text[128];      /* the sink's error text, unless it accepted */
+    char text[128];      /* the sink's error text, unless the sink accepted the message */
 } Answer;
 
 typedef enum MessageKind { NOTIFY_TRIGGER, NOTIFY_RESOLVE, NOTIFY_HEARTBEAT } MessageKind;
@@ -68,33 +68,34 @@ typedef enum NotifierActionKind {
     NOTIFIER_REST,        /* nothing to do before the next event, or before wake_usec */
     NOTIFIER_SEND,        /* send a message; its answer goes to notifier_answered() */
     NOTIFIER_STORE_ALERT, /* write or remove alerts/<id>; the outcome goes to notifier_stored() */
-    NOTIFIER_STORE_REQUEST, /* write the answered requests/<id>; the outcome goes to notifier_stored() */
+    NOTIFIER_STORE_REQUEST, /* write an answer to requests/<id>; the outcome goes to notifier_stored() */
 } NotifierActionKind;
 
 typedef struct NotifierAction {
     NotifierActionKind kind;
     int64_t id; /* id of the message or write */
-    /* The time to call notifier_next() again, for NOTIFIER_REST; USEC_INFINITY: no need. */
+    /* For NOTIFIER_REST: the latest time at which to call notifier_next() again; USEC_INFINITY: only after an event. */
     uint64_t wake_usec;
 
     /* The fields of NOTIFIER_SEND. */
     int sink; /* index in the configuration */
     MessageKind message_kind;
     const IncidentRecord *incident; /* NULL for a heartbeat */
-    Severity told; /* the severity that this sink last accepted; without one, the incident's */
+    /* The severity that this sink last accepted; the incident's severity if the sink has accepted none. */
+    Severity told;
 
     /* The fields of NOTIFIER_STORE_...: one transaction compares term and revision. */
     int64_t term;
     const AlertRecord *alert; /* NULL: alerts/<name> is removed */
     const RequestRecord *request;
     const char *name; /* the key is alerts/<name> or requests/<name> */
-    int64_t revision; /* mod revision of the record to replace; 0: there must be none */
+    int64_t revision; /* mod revision of the record to replace; 0: no record may exist */
 } NotifierAction;
 
 typedef struct SinkCounts {
     int64_t accepted, again, refused;
-    int waiting; /* notifications whose present state the sink has not accepted */
-    int failing; /* how many of the waiting ones were tried and failed */
+    int waiting; /* number of notifications whose present state the sink has not accepted */
+    int failing; /* number of waiting notifications whose last try failed */
 } SinkCounts;
 
 typedef struct Notifier Notifier;
@@ -114,8 +115,8 @@ void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t n
 /* Processes the outcome of a write. Before OUTCOME_REFUSED or OUTCOME_UNKNOWN the record was read and observed
  * again. */
 void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision);
-/* Returns the next action; the shell calls again until it is NOTIFIER_REST. lease_usec: the time until which this
- * leader surely leads. */
+/* Returns the next action; the shell calls again until the action is NOTIFIER_REST. lease_usec: the time until which
+ * this leader surely leads. */
 void notifier_next(Notifier *c, uint64_t now_usec, uint64_t real_usec, uint64_t lease_usec,
                    NotifierAction *ret);
 

@@ -55,7 +55,7 @@ void checkpoints_drop_others(CoreJob *job)
     memset(&job->checkpoints, 0, sizeof(job->checkpoints));
     job->checkpoints_lost = LOST_NOT;
     if (job->progress.generation > MAX(job->world.generation, job->phase.generation))
-        job->progress = (ProgressRecord){0}; /* this progress was of the same earlier job */
+        job->progress = (ProgressRecord){0}; /* the progress, too, is of the earlier job */
 }
 
 void checkpoints_observe(CoreJob *job, const Event *ev)

@@ -149,7 +149,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
     if (!ev->cordon && !ev->health)
         memset(cordons, 0, sizeof(*cordons));
     if (!ev->cordon && ev->health && cordons->record.n_causes == 0) {
-        hold_back(&cordons->record.causes[0]); /* otherwise the causes known before stay in force */
+        hold_back(&cordons->record.causes[0]); /* no cause is known that could stay in force */
         cordons->record.n_causes = 1;
         cordons->revisions[0] = ev->revision;
     }
@@ -232,7 +232,8 @@ static void note_generation(CoreJob *job, int64_t generation)
     job->reported_generation = MAX(job->reported_generation, generation);
 }
 
-/* An incident about trouble or divergence in progress is named after the revision at which that began. So a second
+/* An incident about trouble or divergence in progress is named after the revision at which the trouble or the
+ * divergence began. So a second
  * try of a transaction whose answer was lost writes the same incident. */
 static void observe_progress(CoreJob *job, const Event *ev)
 {
@@ -306,7 +307,7 @@ static void observe_job(Cluster *c, const Event *ev)
 /* ---- ranks ---- */
 
 /* Returns how useful the last output of a rank is; 0: not at all. A report keeps the text of one failed rank,
- * preferably of one that exited with an error of its own. */
+ * preferably of a rank that exited with an error of its own. */
 static int worth_quoting(const RankReport *rank)
 {
     if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
@@ -468,7 +469,8 @@ static void observe_alert(Cluster *c, const Event *ev)
     text_copy(place->id, sizeof(place->id), ev->name);
 }
 
-/* Applies a request "forget": every controller forgets the node, so that the next leader does not miss it again. */
+/* Applies a request "forget": every controller forgets the node, so that the next leader does not count it as
+ * lost again. */
 static void forget_missed(Cluster *c, const RequestRecord *request)
 {
     int at = node_place_of_name(c, request->target);

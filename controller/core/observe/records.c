@@ -14,8 +14,8 @@ static bool is_unread(const Stamp *stamp, Lost lost)
     return !stamp->mod || lost == LOST_DAMAGED || lost == LOST_FOREIGN;
 }
 
-/* Returns the loss that remains: a record that exists but cannot be read stays so, whichever submission it belongs
- * to. */
+/* Returns what is still known of a record's loss after its job is forgotten: a record that exists but cannot be read
+ * stays unreadable, whichever submission it belongs to. */
 static Lost forget(const Stamp *stamp, Lost lost)
 {
     return stamp->mod && is_unread(stamp, lost) ? lost : LOST_NOT;
@@ -93,7 +93,7 @@ void lost_observe_desired(CoreJob *job, const Event *ev)
     job->desired = *ev->desired;
 }
 
-/* An older copy that somebody has put back changes nothing. */
+/* Applies a phase record. An older copy that somebody has put back changes nothing. */
 void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;

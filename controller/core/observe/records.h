@@ -4,10 +4,10 @@
 
 #include "controller/core/state/state.h"
 
-/* Forgets the records that do not exist, and the checkpoints unless they are of that submission: the job is gone, or
- * another job has its name. */
+/* Forgets what was remembered of the job's records that no longer exist, and the checkpoints unless they are of the
+ * given submission: the job is gone, or another job has its name. */
 void lost_forget(CoreJob *job, const char *submission);
-/* Each of these applies an event that was stamped already. */
+/* Each of these functions applies an event whose revision was stamped already. */
 void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev);
 void lost_observe_desired(CoreJob *job, const Event *ev);
 void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev);

@@ -69,7 +69,7 @@ const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *n
     else if (node->doubt_over_usec == 0)
         node->doubt_over_usec = c->now_usec;
     uint64_t at_usec = node->doubt_usec + c->config.ttl_usec;
-    if (node->doubt_over_usec) /* its ranks run on for a grace, as after a removal of the record */
+    if (node->doubt_over_usec) /* the node's ranks get a grace, as if its record were removed */
         at_usec = MIN(at_usec, node->doubt_over_usec + c->config.grace_usec);
     return cluster_due(c, s, at_usec) ? &c->doubted[node - c->nodes] : NULL;
 }

@@ -11,7 +11,7 @@
 
 enum {
     HOLD_NODES_MIN = 4,
-    HOLD_SHARE = 4, /* more than one node in four */
+    HOLD_SHARE = 4, /* absent nodes are many if they are more than one node in four */
     HOLD_TTLS = 10,
     DISTRUST_NODES_MIN = 3,
 };
@@ -22,8 +22,8 @@ static bool are_many(int absent, int present)
 }
 
 /* A fault that ends most nodes' leases often stops the controller, too. A controller that began meanwhile has not
- * seen all of the nodes vanish. It continues the hold that the incident reports, for the rest of its time, and never
- * for longer than a hold of its own, whatever another clock wrote. */
+ * seen all of the nodes vanish. So it continues the hold of the open incident until the time that the incident names.
+ * The clock by which this time was written may be wrong: a continued hold lasts no longer than a new hold would. */
 static void take_hold(Cluster *c)
 {
     const Incident *open = c->hold_is_told ? cluster_incident_find_open(c, hold_cause) : NULL;
@@ -40,8 +40,8 @@ static void take_hold(Cluster *c)
 void presence_update_hold(Cluster *c, Scratch *s)
 {
     const uint64_t ttl_usec = c->config.ttl_usec;
-    int present = 0, absent = 0,
-        fresh = 0; /* absent: vanished since the hold began, or caused it */
+    /* absent: nodes that vanished since the hold began, or caused it. fresh: nodes that vanished within one TTL. */
+    int present = 0, absent = 0, fresh = 0;
     take_hold(c);
     for (int i = 0; i < c->limits.nodes; i++) {
         const CoreNode *node = &c->nodes[i];

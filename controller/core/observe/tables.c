@@ -19,7 +19,8 @@ void table_drop(Cluster *c, Table table)
     c->missed |= 1U << table;
 }
 
-/* Notes a new place in a table that misses records: other records of the same object may have been dropped before. */
+/* Notes that an object has got a place in a table from which records were dropped: other records of this object may be
+ * among the dropped ones. */
 static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table; }
 
 static bool node_is_needed(const Cluster *c, int n)
@@ -249,7 +250,7 @@ static bool has_room(const Cluster *c, Table table)
 
 bool tables_have_room(Cluster *c)
 {
-    assert(!(c->taken & ~c->missed)); /* take() notes only tables that miss records */
+    assert(!(c->taken & ~c->missed)); /* take() notes only tables that have dropped records */
     bool room = false;
     for (int table = 0; table < TABLES && c->missed; table++) {
         unsigned bit = 1U << table;

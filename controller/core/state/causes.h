@@ -27,7 +27,7 @@ typedef enum Cause {
     CAUSE_RETRY,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_UNREACHABLE,
-    CAUSE_JOB_DIES, /* a trainer died or hung, as on another machine: strikes.c */
+    CAUSE_JOB_DIES, /* a trainer died or hung in the same way as on another machine: strikes.c */
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_SLOT_LOST,
@@ -48,16 +48,16 @@ typedef enum Cause {
 /* Whether a generation that ended by the cause, without progress, counts as one of the K failures of invariant I7
  * (recovery.max_failures_at_same_step). */
 typedef enum CauseBudget {
-    BUDGET_NO_WORLD,         /* no generation ends by this cause */
-    BUDGET_ONE,              /* it counts */
-    BUDGET_FREE,             /* it does not count: another rule bounds such generations */
-    BUDGET_FREE_PATIENCE,    /* it does not count while the job's store_patience_s lasts */
-    BUDGET_FREE_WHILE_OLDER, /* it does not count while there is an older commit to resume from */
+    BUDGET_NO_WORLD,      /* no generation ends by this cause */
+    BUDGET_ONE,           /* the generation counts */
+    BUDGET_FREE,          /* the generation does not count: another rule bounds such generations */
+    BUDGET_FREE_PATIENCE, /* the generation does not count while the job's store_patience_s lasts */
+    BUDGET_FREE_WHILE_OLDER, /* the generation does not count while an older commit is left */
 } CauseBudget;
 
 /* The consequence for the node that is to blame. */
 typedef enum CauseBlame {
-    BLAME_NONE,       /* nothing, but an absent node is not planned with */
+    BLAME_NONE,       /* none; if the node is absent, it gets no ranks anyway */
     BLAME_STRIKE,     /* a strike */
     BLAME_STRIKE_OUT, /* a strike, and the next world goes without the node */
     BLAME_LATE,       /* the next world goes without the nodes that are late */
@@ -68,10 +68,10 @@ typedef enum CauseBlame {
 /* When a failure counts as one node's own, so that a spare answers it (spare.c). */
 typedef enum CauseOwn {
     OWN_NEVER,
-    OWN_BEFORE_STEP,       /* before the world's first step */
-    OWN_IF_ALONE,          /* if no other node reports the same: a strike, too */
-    OWN_IF_OTHERS_RESTORE, /* as OWN_IF_ALONE, if all other ranks have restored */
-    OWN_AFTER_PAUSE,       /* as OWN_IF_ALONE, once the pause is over */
+    OWN_BEFORE_STEP, /* before the world's first step */
+    OWN_IF_ALONE,    /* if no other node reports the same cause; the node also gets a strike */
+    OWN_IF_OTHERS_RESTORE, /* as OWN_IF_ALONE, but all other ranks must have restored */
+    OWN_AFTER_PAUSE,       /* as OWN_IF_ALONE, decided when the pause is over */
 } CauseOwn;
 
 typedef struct CauseRule {
@@ -82,15 +82,16 @@ typedef struct CauseRule {
     bool is_final; /* another try cannot help: the job fails at once */
     bool pauses;   /* a pause comes before the next world */
     Severity severity;
-    const char *costs;  /* text for people */
-    const char *bounds; /* text for people: the bound, where it is not K; NULL: there is none */
+    const char *costs; /* what the cause costs, in words for people */
+    /* The bound on the number of generations that end by the cause, unless it is K; in words for people. NULL: none. */
+    const char *bounds;
 } CauseRule;
 
 /* Returns the cause's row, also for CAUSE_NONE, which costs nothing. */
 const CauseRule *cause_rule(Cause cause);
 const char *cause_name(Cause cause);
 /* True when no world ends by the cause of that name. A name that only a later version knows counts as a cause that
- * ends one. */
+ * ends a world. */
 bool cause_ends_no_world(const char *name);
 /* Returns the cause for a trainer's exit code, or for the negated signal that ended the trainer. CAUSE_DATA_CORRUPT
  * stands for both kinds of damage, which cause_of_exit() distinguishes. */

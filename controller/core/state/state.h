@@ -31,42 +31,45 @@ typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN 
 
 typedef struct CoreNode {
     bool used, present;
-    bool admitted;     /* by this controller's list; true until the node's record was seen */
-    NodeRecord record; /* the last record, also after it vanished; its name is always set */
+    bool admitted;     /* the list admits the node, or its record was not seen yet */
+    NodeRecord record; /* the last record, also after it vanished; record.name is always set */
     Stamp stamp;
     int64_t lease;          /* the lease of the record; 0: none or unknown */
     uint64_t doubt_usec;    /* since when another record is kept aside (strangers.c); 0: none is */
-    bool doubt_has_reports; /* reports hung on the lease then: they vanish when it ends */
-    uint64_t doubt_over_usec; /* since when that lease is seen to have ended; 0: it may live */
+    bool doubt_has_reports; /* at doubt_usec there were reports under `lease`, too */
+    uint64_t doubt_over_usec; /* when `lease` was seen to have ended; 0: the lease may live */
     uint64_t changed_usec;    /* when the node appeared or vanished */
     uint64_t vanished_real_usec;
-    bool missed; /* the node was present, or a world has ranks on it, and it has not left */
-    char ran[RECORD_JOB_MAX + 32]; /* what it ran when it vanished: "2 ranks of job a"; or empty */
+    /* The node is absent and has not left, although it was present before or a world has ranks on it. */
+    bool missed;
+    char ran[RECORD_JOB_MAX + 32]; /* ranks on the node when it vanished: "2 ranks of job a" */
     uint64_t left_incarnation;     /* the last incarnation that reported that it leaves */
-    int64_t drain_revision; /* revision at which its verdict became drain; 0: it is another */
-    Stamp cordon_stamp;     /* of cordons/<node>; mod 0: node_cordons() has no causes */
+    int64_t drain_revision; /* revision at which the verdict became drain; 0: it is not drain */
+    Stamp cordon_stamp;     /* stamp of cordons/<node>; mod 0: node_cordons() has no causes */
     bool cordon_foreign;    /* a later version wrote cordons/<node>: it is never overwritten */
-    int64_t price;          /* of a slot, in micro-dollars per hour, by this controller's list */
+    int64_t price;    /* a slot's price in micro-dollars per hour, by this controller's list */
     int first_report; /* the first report about its ranks, chained by next_of_node; -1: none */
 } CoreNode;
 
-/* A record of a node that the core does not believe, or not yet. One per node, in a table of its own. */
+/* A record under a node's name that the core does not believe, or does not believe yet. There is one per node, in a
+ * table of its own. */
 typedef struct DoubtedRecord {
     NodeRecord record;
     int64_t lease, revision;
 } DoubtedRecord;
 
-/* One per node, in a table of its own: most nodes have no cordon, and a table that is not touched costs no memory. */
+/* A node's cordon record. There is one per node, in a table of its own: most nodes have no cordon, and a table that is
+ * not touched costs no memory. */
 typedef struct NodeCordons {
     CordonRecord record;
-    int64_t revisions[RECORD_CAUSES_MAX];  /* at which each cause got its present mode and time */
+    int64_t revisions[RECORD_CAUSES_MAX];  /* revision at which each cause got its mode and time */
     uint64_t told_usec[RECORD_CAUSES_MAX]; /* when this controller learnt the end of each cause */
 } NodeCordons;
 
 /* One rank of a report. Small: there is room for 64 on each node. */
 typedef struct CoreRank {
     int64_t step;
-    uint64_t at_usec; /* CLOCK_REALTIME */
+    uint64_t at_usec; /* when the rank's state last changed (CLOCK_REALTIME) */
     int rank;
     int unreachable_rank;       /* the rank that this rank could not join with; -1: none */
     int16_t exit_code;          /* -128 to 255 */
@@ -86,7 +89,8 @@ typedef struct NodeRanks {
     uint64_t incarnation;
     Stamp stamp;
     uint64_t killed_usec, first_step_usec; /* CLOCK_REALTIME */
-    uint64_t started_usec, ready_usec; /* CLOCK_REALTIME of the last rank that started, was ready */
+    /* When the last rank started, and when the last rank was ready (CLOCK_REALTIME). */
+    uint64_t started_usec, ready_usec;
     int64_t first_step;
     bool left, finished;
     int n_ranks;
@@ -113,8 +117,8 @@ typedef struct CoreJob {
     PhaseRecord phase; /* without a record all zero: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    int64_t trouble_revision,
-        diverging_revision; /* when progress first reported each; 0: it does not */
+    /* Revisions at which progress/<job> first reported the present trouble, and the present divergence; 0: none. */
+    int64_t trouble_revision, diverging_revision;
     /* revision of the user's last request in desired/<job>; a put-back does not count */
     int64_t word;
     int64_t reported_generation; /* the highest generation of which nodes wrote reports */
@@ -124,12 +128,13 @@ typedef struct CoreJob {
     /* since when a record is missing that this controller never saw; 0: none is */
     uint64_t lost_usec;
     int n_runs;
-    uint64_t world_usec, phase_usec; /* when the world, the phase was last read */
+    /* When the record of the world, and when the record of the phase, was last read. */
+    uint64_t world_usec, phase_usec;
     uint64_t failing_usec; /* when the first sign of a failure was seen; 0: the world is well */
-    uint64_t failing_real_usec; /* the same in realtime */
+    uint64_t failing_real_usec; /* failing_usec as CLOCK_REALTIME */
     uint64_t left_usec;         /* when rank 0 was seen to have left; 0: it has not */
     uint64_t grown_usec;        /* when phase.grown_usec was last read */
-    uint64_t pending_usec;      /* when PHASE_PENDING was first read; 0: another phase */
+    uint64_t pending_usec; /* when PHASE_PENDING was first read; 0: the job is in another phase */
     /* the lowest generation that has records of its own; 0: none is known */
     int64_t oldest_generation;
     int64_t in_flight;        /* id of the decision under way; 0: none */
@@ -163,14 +168,14 @@ typedef struct Request {
 } Request;
 
 /* The working memory of one step. Functions that search or plan write only here. The next step reads nothing of it;
- * an action borrows plan_runs until then. */
+ * an action borrows plan_runs until the next step. */
 typedef struct Scratch {
-    uint64_t wake_usec;   /* the earliest time that the core waits for; USEC_INFINITY: none */
-    bool *left_out;       /* by node: this decision places no rank there; NULL: none is left out */
-    bool *ran_before;     /* by node: the last world of the job being planned has ranks there */
+    uint64_t wake_usec; /* the earliest time that the core waits for; USEC_INFINITY: none */
+    bool *left_out;     /* by node: this decision places no rank on it; NULL: no node is left out */
+    bool *ran_before;   /* by node: it has ranks of the last world of the job that is planned */
     uint64_t *free_slots; /* by node: the free slots of the last plan */
     int *plan_nodes;      /* indices of nodes in order of preference, of the last plan */
-    WorldRun *plan_runs;  /* of the last plan, sorted by node name */
+    WorldRun *plan_runs;  /* the runs of the last plan, sorted by node name */
 } Scratch;
 
 /* The tables that may be too small for all records. */
@@ -189,14 +194,14 @@ struct Cluster {
     ClusterConfig config;
     uint64_t now_usec, real_usec;
     int64_t seen_revision;
-    int64_t term;        /* 0: not leading */
+    int64_t term;        /* the term in which this controller leads; 0: it does not lead */
     uint64_t began_usec; /* time of the first event; nodes lost before then are unknown here */
     uint64_t observe_until_usec; /* a new leader does not act on absence before this time */
     uint64_t hold_usec;          /* when the last hold began */
     uint64_t hold_until_usec;    /* when the hold ends: until then absence causes no decision */
     int hold_nodes;              /* the number of nodes when the hold began */
     bool hold_is_told;           /* an incident that reports a hold was read */
-    bool hold_is_taken; /* the hold is from that incident: which nodes vanished is unknown */
+    bool hold_is_taken; /* the hold was read from an incident, without the names of nodes */
     int unnamed_lost; /* nodes that the incident nodes-lost counts but this controller never saw */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
     /* when a node that is not admitted was last present; 0: the list is new */
@@ -210,7 +215,7 @@ struct Cluster {
     int64_t cluster_awaited;
     int64_t dropped; /* records that did not fit */
     unsigned missed; /* a bit per Table: set if records of the table did not fit */
-    unsigned taken;  /* a bit per such Table: set if it has got a new entry since */
+    unsigned taken;  /* a bit per Table in `missed`: set if the table has got a new entry since */
     const CoreNode *nodes;
     const NodeCordons *cordons;   /* one per node */
     const DoubtedRecord *doubted; /* one per node; valid if the node's doubt_usec is not 0 */
@@ -251,7 +256,7 @@ bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
 const Run *job_runs(const Cluster *c, const CoreJob *job);
 int job_index(const Cluster *c, const CoreJob *job);
 
-/* These return entries of the tables to write to: they do not accept a const Cluster. */
+/* These functions return entries of the tables to write to: they do not accept a const Cluster. */
 static inline CoreNode *node_at(Cluster *c, int i)
 {
     assert(i >= 0 && i < c->limits.nodes);
@@ -304,8 +309,8 @@ static inline Request *request_at(Cluster *c, int i)
 
 /* Returns the highest generation that any record of the job names. */
 int64_t job_newest_generation(const CoreJob *job);
-/* Returns the serial of the phase's next write. It is higher than the serials of all earlier writes, even of lost
- * ones that this controller never saw, because no serial is higher than the revision at which it was written. */
+/* Returns the serial of the phase's next write. It is higher than the serials of all earlier writes, even of
+ * lost writes that this controller never saw, because no serial is higher than the revision at which it was written. */
 static inline int64_t job_next_serial(const Cluster *c, const CoreJob *job)
 {
     return MAX(job->phase.serial + 1, c->seen_revision);

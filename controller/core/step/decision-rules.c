@@ -29,7 +29,8 @@ static void check_world(const Cluster *c, const CoreJob *job)
     assert(job->n_runs == 0 || size <= job->world.size);
 }
 
-/* Checks that every report that was ever used is once in a chain: in its node's, or in that of the free reports. */
+/* Checks that every report that was ever used is once in a chain: in the chain of its node, or in the chain of
+ * the free reports. */
 static void check_reports(const Cluster *c)
 {
     int n = 0;
@@ -54,9 +55,9 @@ static void check_cordoned(const Cluster *c)
 
 /* ---- a decision ---- */
 
-/* Checks invariant I6, and of I3 that a slot never runs two ranks: no other job's world has a slot of the new world.
- * Two existing records are not compared: one may be an older copy that was put back by hand. Both lists are sorted
- * by name. */
+/* Checks invariant I6, and the part of I3 that no slot runs two ranks: no other job's world has a slot of the new
+ * world. Two existing records are not compared: one may be an older copy that was put back by hand. Both lists are
+ * sorted by name. */
 static void check_slots(const Cluster *c, const CoreJob *other, const WorldRecord *world)
 {
     size_t i = 0;
@@ -104,7 +105,7 @@ static void check_cordons(const Cluster *c, const Decision *d)
 }
 
 /* Checks that incidents, requests and cordons are put under the guard of the record that they were derived from; the
- * guard of a new record is that none exists. */
+ * guard of a new record is that no record of its name exists. */
 static void check_records(const Cluster *c, const Decision *d)
 {
     int64_t incident = 0, request = 0;

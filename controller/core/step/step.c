@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step.c - the order of a step: observe, settle, decide once, set the time to wake.
  *
- * Entry point: cluster_step(). Guarantees: it is total; at most one decision per step; at most one decision under
- * way per job, and one for the rest of the cluster. */
+ * Entry point: cluster_step(). Guarantees: the function is total; at most one decision per step; at most one decision
+ * under way per job, and one for the rest of the cluster. */
 #include "controller/core/cluster.h"
 
 #include "controller/core/decide/cluster-decisions.h"
@@ -32,7 +32,8 @@ static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
     return in_flight == 0 && awaited <= c->seen_revision;
 }
 
-/* True while another job's world is under way: its slots are not in the records yet, so no other job may plan. */
+/* True while a decision that makes a world for another job is under way: the slots of that world are not in the records
+ * yet, so no other job may plan. */
 static bool another_plans(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.jobs; i++) {

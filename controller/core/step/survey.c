@@ -139,7 +139,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     return true;
 }
 
-/* Counts in blocks on the stack, because the Scratch belongs to decisions. */
+/* Finds the free slots of BLOCK nodes at a time, in an array on the stack, because the Scratch belongs to decisions. */
 int cluster_free_slots(const Cluster *c)
 {
     enum { BLOCK = 256 };

@@ -19,42 +19,43 @@ typedef struct JobSurvey {
     int ranks[RANK_EXITED + 1]; /* number of ranks of the present generation, by RankState */
     int64_t steps, furthest_step;
     bool has_progress;          /* the next five fields are from progress/<job> */
-    int64_t step, samples_seen; /* of the present generation or an earlier one */
+    int64_t step, samples_seen; /* of the present or an earlier generation */
     double loss, samples_per_sec, step_sec;
     uint64_t unsaved_usec; /* since when the store accepts no checkpoint; 0: it accepts them */
     uint64_t waits_usec;   /* since when a rank waits for data; 0: none does */
     double goodput; /* share of the time in which steps that count were trained; -1: unknown */
-    double saving;  /* the part of goodput that waited for saves */
+    double saving;  /* the part of goodput in which the job waited for saves */
     bool has_checkpoint;
     int64_t checkpoint_step;
     uint64_t checkpoint_usec; /* when the checkpoint was committed */
     uint64_t phase_usec;      /* since when the job has this phase */
     int failures_without_progress, max_failures;
-    CostMeter cost; /* the meter, read up to now */
+    CostMeter cost; /* the cost meter, advanced to the present time */
 } JobSurvey;
 
 /* Records of a job, as last seen. */
 typedef struct JobRecords {
     const PhaseRecord *phase; /* all zero without a record */
     const CheckpointsRecord *checkpoints;
-    const ProgressRecord *progress; /* of the present world; NULL: none, or the job has ended */
+    /* The progress of the present world; NULL: there is none, or the job has ended. */
+    const ProgressRecord *progress;
     const char *submission;
     bool waits; /* the job waits for its first or next world */
 } JobRecords;
 
 typedef struct NodeSurvey {
     const char *name, *job; /* job: the job whose ranks the node runs; "": none */
-    const char *evidence;   /* why its verdict is not healthy; "": unknown */
-    const char *reason;     /* why it is cordoned; "": it is not */
-    bool up, absent;        /* neither is set: its daemon was stopped */
+    const char *evidence;   /* why the node's verdict is not healthy; "": unknown */
+    const char *reason;     /* why the node is cordoned; "": it is not cordoned */
+    bool up, absent;        /* if both are false, the node's daemon was stopped */
     bool cordoned;          /* no rank of any job is placed on the node */
     NodeVerdict verdict;
     CordonMode mode;
     int strikes, n_slots, n_lost_slots;
 } NodeSurvey;
 
-/* These fill *ret about the i-th job in the order of the queue, or the i-th node in the order of names. They return
- * false if there is no i-th one. */
+/* These functions fill *ret about the i-th job in the order of the queue, or the i-th node in the order of names. They
+ * return false if there is no i-th job or node. */
 bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret);
 bool cluster_survey_records(const Cluster *c, int i, JobRecords *ret);
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret);

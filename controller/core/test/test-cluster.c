@@ -178,8 +178,8 @@ static void reload(Scenario *s)
     trace_configure(s->runner, &s->config);
 }
 
-/* Hangs the next record on the lease that the line names, otherwise on the lease of the record before, or of the
- * other record. */
+/* Gives the next record the lease that the line names; if the line names none, the lease that the entry `before` has
+ * or, if that entry is NULL, the lease of the entry `other`. */
 static void hang(Scenario *s, const TraceEntry *before, const TraceEntry *other)
 {
     const TraceEntry *as = before ? before : other;

@@ -22,7 +22,8 @@ enum { WALKS = 60, STEPS = 4000, NODES = 6, JOBS = 4, IDS = 9 };
 
 typedef struct Walk {
     uint64_t random;
-    uint64_t quiescent; /* one in this many job records is noise; the others are of its ranks */
+    /* One in so many events about a job's records stays; the others become events about its ranks or its progress. */
+    uint64_t quiescent;
     uint64_t now_usec, real_usec;
     int64_t revision;
     Cluster *cluster;
@@ -370,7 +371,7 @@ static void carry_out(Walk *w)
     if (!often(w))
         outcome.id = 1 + (int64_t)draw(w, 100);
     if (draw(w, 10) == 0)
-        return; /* no answer for a long time */
+        return; /* the answer does not come for a long time */
     if (often(w)) {
         outcome.outcome = OUTCOME_DONE;
         outcome.revision = ++w->revision;

@@ -43,8 +43,8 @@ typedef struct Change {
 typedef struct WalkController {
     Notifier *notifier;
     int seen;            /* number of changes seen */
-    int64_t term;        /* as the controller believes; 0: it follows */
-    uint64_t lease_usec; /* as the controller believes */
+    int64_t term;        /* the term in which the controller leads, as far as it knows; 0: none */
+    uint64_t lease_usec; /* end of the lease, as far as the controller knows */
     bool frozen;
 } WalkController;
 
@@ -54,8 +54,9 @@ typedef struct Message {
     int64_t id, term;
     MessageKind message_kind;
     Severity severity;
-    uint64_t at_usec,
-        until_usec; /* when the message arrives, later when it is answered; when the shell gives up */
+    /* at_usec: when the message arrives or, once it has arrived, when it is answered. until_usec: when the shell gives
+     * up. */
+    uint64_t at_usec, until_usec;
     AnswerKind answer;
 } Message;
 
@@ -204,7 +205,7 @@ static void arrive(World *w, Message *m)
 {
     m->arrived = true;
     m->answer = ANSWER_AGAIN;
-    m->at_usec = m->until_usec; /* if the sink does not answer */
+    m->at_usec = m->until_usec; /* the shell gives up then if no answer comes before */
     if (w->down[m->sink] || (!w->healed && chance(w, 20))) {
         if (chance(w, 50)) { /* the sink reports its failure */
             m->at_usec = w->now + draw(w, 1000);
@@ -279,7 +280,7 @@ static void tell_term(World *w, int k, int64_t term)
     Event event = event_of(w, term ? EVENT_LEADING : EVENT_DEPOSED);
     event.term = c->term = term;
     for (int i = 0; i < MESSAGES_MAX;
-         i++) /* the messages are cancelled; those already sent still arrive */
+         i++) /* the messages are cancelled; messages that were sent still arrive */
         if (w->messages[i].used && w->messages[i].controller == k)
             w->messages[i].id = 0;
     (void)notifier_observe(c->notifier, &event);

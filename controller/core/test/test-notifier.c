@@ -240,7 +240,7 @@ static void a_stalled_sink_delays_no_other(void **state)
     int to_pager = 0;
     for (int i = 0; i < LAB_SENDS_MAX; i++)
         to_pager += lab->sent[i].id && lab->sent[i].sink == 0;
-    assert_int_equal(to_pager, 4); /* no more messages are under way at once */
+    assert_int_equal(to_pager, 4); /* at most four messages to a sink are under way */
     forget(lab);
     answer(lab, "pager", "a-0", AGAIN());
     answer(lab, "pager", "a-1", AGAIN());
@@ -524,7 +524,7 @@ static void what_is_told_waits_for_nothing(void **state)
     assert_int_equal(counts.waiting, 0); /* the incident is open, and no message is due */
     put_incident(lab, "a-1", SEVERITY_CRITICAL, true);
     notifier_count(lab->notifier, 0, &counts);
-    assert_int_equal(counts.waiting, 1); /* the message about its end is due */
+    assert_int_equal(counts.waiting, 1); /* the message about the incident's end is due */
     lab_free(lab);
 }
 

@@ -61,7 +61,7 @@ void forget(Lab *lab);
 #define AGAIN(...) ((Answer){.kind = ANSWER_AGAIN, .text = "HTTP 500", __VA_ARGS__})
 #define REFUSED ((Answer){.kind = ANSWER_REFUSED, .text = "HTTP 400"})
 
-/* Compares the log, as written since it was last emptied, with text, and empties it. */
+/* Compares the text that was logged since the log was last emptied, and empties the log. */
 #define EXPECT(lab, text)                                                                          \
     do {                                                                                           \
         assert_string_equal((lab)->log, text);                                                     \

@@ -32,7 +32,7 @@ void begin_line(Scenario *s);
 void say_decision(TraceRunner *runner, const Decision *d, void *userdata);
 /* changed: index of the cause that the decision is about; -1: a cause has ended. */
 void log_cordon(Scenario *s, const CordonRecord *record, int changed);
-/* Appends lead and the meter, unless there are no prices. */
+/* Appends `lead` and the figures of the cost meter, unless there are no prices. */
 void say_cost(Scenario *s, const char *lead, const CostMeter *cost);
 /* Appends the shares of goodput and of saves, as far as they are known. */
 void say_shares(Scenario *s, const PhaseRecord *phase);

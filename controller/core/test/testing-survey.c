@@ -7,8 +7,8 @@
 
 void say_cost(Scenario *s, const char *lead, const CostMeter *cost)
 {
-    assert_true(cost->rate > 0 ||
-                cost->since_usec == 0); /* otherwise a cost is shown without prices */
+    /* A meter runs only if there are prices. */
+    assert_true(cost->rate > 0 || cost->since_usec == 0);
     if (cost->rate || cost->spent)
         say(s, "%srate=%.2f spent=%.6f lost=%.6f", lead, (double)cost->rate / COST_DOLLAR,
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);

@@ -16,7 +16,7 @@ struct TraceRunner {
     TraceWatcher watcher;
     void *userdata;
     uint64_t now_usec, wake_usec;
-    int64_t clock_usec; /* how far realtime is ahead */
+    int64_t clock_usec; /* how far realtime is ahead of boottime */
     int64_t revision, term;
     int64_t lease; /* the lease of the next record */
     Outcome outcome;

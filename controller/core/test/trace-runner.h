@@ -23,7 +23,7 @@ typedef struct TraceEntry {
     EventKind kind;
     char name[CLUSTER_NAME_BYTES], node[NODE_NAME_MAX + 1];
     int64_t generation, mod, lease;
-    RecordHealth health; /* not RECORD_READABLE: the core is not shown the record */
+    RecordHealth health; /* unless it is RECORD_READABLE, the core is not shown the record */
     void *record; /* owned, with a WorldRecord's runs or RanksRecord's ranks; NULL: a free entry */
 } TraceEntry;
 

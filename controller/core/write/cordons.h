@@ -4,8 +4,9 @@
 
 #include "controller/core/state/state.h"
 
-/* Returns a copy of the leader's cause against the machine (of refused_by, unless NULL), or a new cause without a
- * mode. The caller changes it and passes it to cordon_put_cause(). */
+/* Returns a copy of the leader's own cause against the machine or, if refused_by is not NULL, of that job's cause; if
+ * there is no such cause, returns a new cause without a mode. The caller changes the copy and passes it to
+ * cordon_put_cause(). */
 CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const CoreJob *refused_by);
 /* Sets one cause of the node's record and keeps the others. Returns false if the decision or the record has no room
  * for the cause, or if a later version wrote the record. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.c - the cost meter in each job's phase: how fast it runs, and how much of the cost is due to failures.
+/* cost.c - the cost meter in each job's phase: how fast the cost grows, and how much of it is due to failures.
  *
- * Lost is the cost from the fault to the first step of the next world (pauses included), of a start that failed, and
- * of the steps that were trained in vain because the next world begins before them. So replay is counted once, when
- * it becomes known, at the price of the first time.
+ * Three costs count as lost: the cost from the fault to the first step of the next world (pauses included), the cost
+ * of a start that failed, and the cost of the steps that were trained in vain because the next world begins before
+ * them. So replay is counted once, when it becomes known, at the price of the first time.
  *
  * Entry points: cost_of_phase() in every decision about a phase, cost_of_world(), cost_of_failure().
  * Guarantees: a running meter stops with its world. */
@@ -42,7 +42,7 @@ static int64_t rate_of_plan(const Cluster *c, const WorldRecord *world)
     int64_t rate = 0;
     for (size_t i = 0; i < world->n_runs; i++) {
         int at = node_place_of_name(c, world->runs[i].node);
-        assert(at < c->n_by_name); /* the plan has the name from there */
+        assert(at < c->n_by_name); /* the plan took the name from by_name */
         rate += c->nodes[c->by_name[at]].price * slots_count(world->runs[i].slots);
     }
     return MIN(rate, COST_RATE_MAX);
@@ -60,7 +60,7 @@ void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(d->put_phase && d->put_incident);
     if (job->phase.phase == PHASE_RECOVERING || job->phase.cost.since_usec == 0)
-        return; /* all of that time counts as lost already, or nothing was paid */
+        return; /* the time since the fault counts as lost already, or the meter does not run */
     uint64_t from_usec =
         job->phase.phase == PHASE_STARTING ? job->world.decided_usec : d->incident.at_usec;
     CostMeter meter = d->phase.cost;

@@ -74,7 +74,7 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
     name_incident(record, job, generation, revision);
-    /* The id is in use: by an earlier job's incident, or by one of another cause that began at the same revision. */
+    /* The id is in use: by an incident of an earlier job, or of another cause at the same revision. */
     for (int64_t next = revision ? revision + 1 : c->seen_revision; incident_mod(c, record->id);
          next++)
         name_incident(record, job, generation, next);
@@ -92,8 +92,8 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     return record;
 }
 
-/* Returns the step that the job had reached, or 0. The incident with which a recovery began counts all steps that
- * the recovery loses: the next worlds may fail before they train, and go back further. */
+/* Returns the step that the job had reached, from which the incident counts the lost steps; 0: the incident with which
+ * the recovery began counts them. The next worlds of a recovery may fail before they train, and go back further. */
 static int64_t find_reached_step(const Cluster *c, const CoreJob *job)
 {
     const int64_t reached = job_reached_step(c, job);
@@ -120,7 +120,7 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     record->step = failure->step;
     record->reached_step = find_reached_step(c, job);
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    /* The clock of the node may be off: the time is cut to the world's life. */
+    /* The node's clock may be wrong, so the time is limited to the life of the world. */
     record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
@@ -198,7 +198,7 @@ static bool is_of_world(const Cluster *c, const CoreJob *job, const IncidentReco
             record->first_step_usec == rank0->first_step_usec);
 }
 
-/* Replay ends when the new world has reached the step of the old world. */
+/* Adds how long the replay took. Replay ends when the new world has reached the step of the old world. */
 bool incident_add_replay(const Cluster *c, const CoreJob *job, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {

@@ -29,13 +29,15 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
-    if (phase == PHASE_PENDING) /* a phase made anew ends the ranks of the world that it knew */
+    /* A pending phase ends the ranks of the newest world, even if the phase record of that world was lost. */
+    if (phase == PHASE_PENDING)
         d->phase.generation = MAX(job->phase.generation, job->world.generation);
+    /* A job that stays pending keeps since_usec, because its wait goes on. */
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod) {
         const uint64_t since_usec = job->phase.since_usec;
         if (job->phase.started_usec && since_usec && c->real_usec > since_usec)
             phase_spent_add(&d->phase.spent, job->phase.phase, c->real_usec - since_usec);
-        d->phase.since_usec = c->real_usec; /* not for a job that stays pending: its wait goes on */
+        d->phase.since_usec = c->real_usec;
     }
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job_next_serial(c, job);

@@ -2,9 +2,10 @@
 /* strikes.c - deaths of a job's trainers on a machine: whether the machine or the job is to blame.
  *
  * A trainer that died once starts again on its node. Strikes are kept by machine and submission, as causes of the job
- * in cordons/<node>. max_strikes of only one submission refuse the machine for that job; of two submissions they
- * quarantine it, since no single program explains them. If a job dies in the same way on a second machine up to the
- * limit, the job is to blame: its strikes and refusals are lifted, and further deaths in that way strike no machine.
+ * in cordons/<node>. If max_strikes strikes are of one submission, the machine is refused for that job; if they are
+ * of several submissions, the machine is quarantined, since no single program explains them. If a job dies in the same
+ * way on a second machine up to the limit, the job is to blame: its strikes and refusals are lifted, and further
+ * deaths in that way strike no machine.
  *
  * Entry points: strike_judge(), strike(), strikes_lift(). */
 #include "controller/core/write/strikes.h"
@@ -95,7 +96,7 @@ typedef struct Tally {
     int64_t own, others; /* 64 bits, because records may hold any value */
 } Tally;
 
-/* Counts the machine's strikes, with the new one: those of the job's submission, and all others. */
+/* Counts the machine's strikes, including the new strike: the strikes of the job's submission, and all others. */
 static Tally tally(const Cluster *c, const CoreNode *node, const CoreJob *job,
                    const CordonCause *with)
 {
@@ -201,7 +202,7 @@ void strike(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, 
         machine.until_usec = c->real_usec + c->config.quarantine_usec;
         text_copy(machine.reason, sizeof(machine.reason), cause.reason);
     }
-    /* The cause that is put last is the one that is reported. If there is no room, the next failure tries again. */
+    /* The cause that is put last is the one that is reported. If there is no room for it, the next failure puts it. */
     if (kept && !quarantines)
         (void)cordon_put_cause(c, node, &machine, d);
     (void)cordon_put_cause(c, node, &cause, d);

@@ -7,12 +7,12 @@
 
 typedef struct StrikeJudgement {
     bool is_jobs; /* the job's trainers end in this way on any machine */
-    bool is_new;  /* this was not known before: refusals are to be lifted */
+    bool is_new;  /* is_jobs is true for the first time: the job's refusals are to be lifted */
     char way[RECORD_WAY_MAX + 1];
 } StrikeJudgement;
 
-/* Judges whether the death is the job's own: on another machine the job died in the same way up to the limit, and
- * now it does so on this machine. A failure of another kind never is. */
+/* Judges whether the death is the job's own: it is if the job died in the same way up to the limit on another machine,
+ * and now does so on this machine. */
 void strike_judge(const Cluster *c, const CoreJob *job, const Failure *f, StrikeJudgement *ret);
 /* Counts a strike of the job against f->node. With max_strikes of one submission the machine is refused for that
  * job; with strikes of several submissions it is quarantined. */

@@ -219,7 +219,7 @@ static void texts_go_with_the_last_record(_unused_ void **state)
         for (size_t i = 0; i < ELEMENTSOF(its); i++)
             assert_int_equal(feed_last(feed, keys[its[i]].key) != NULL, keys[its[i]].has_last);
         take(feed, LAB "ranks/a/3/n1", NULL); /* not a record of the job itself */
-        take(feed, LAB "desired/ab", NULL);   /* another job's */
+        take(feed, LAB "desired/ab", NULL);   /* a record of another job */
         assert_non_null(feed_last(feed, LAB "specs/a"));
         take(feed, keys[its[last]].key, NULL);
         for (size_t i = 0; i < ELEMENTSOF(its); i++)

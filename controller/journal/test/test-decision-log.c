@@ -149,7 +149,7 @@ static void a_world_and_its_places(_unused_ void **state)
     EXPECT(lines);
 }
 
-/* A world of many nodes names as many as fit: the line that is cut still ends with its job. */
+/* The line about a world of many nodes names as many nodes as fit: a line that is cut still ends with the job. */
 static void a_world_of_many_places(_unused_ void **state)
 {
     static WorldRun runs[300];

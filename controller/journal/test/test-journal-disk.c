@@ -28,10 +28,10 @@ int __wrap_unlink(const char *path);
 static struct {
     bool on;
     size_t n;            /* number of calls so far */
-    size_t first, count; /* the first failing call, and how many fail; 0: none */
+    size_t first, count; /* the first call that fails, and how many calls fail; 0: none */
     int error;
     bool cuts;        /* a failing write has written half of its bytes */
-    bool is_cut;      /* the rest of that write fails next */
+    bool is_cut;      /* a write was cut, and the write of its rest fails */
     char calls[8192]; /* one letter per call */
     /* Other ways to fail: */
     const char *fails_while; /* writes fail while this file exists */
@@ -129,8 +129,8 @@ static LifeParts live_with(size_t first, size_t count, int error, bool cuts)
     return seen;
 }
 
-/* Selects the calls that the test lets fail: all except reads and writes, and some of these, more while a part
- * begins. */
+/* Selects the calls that the test lets fail: all calls except reads and writes, and some reads and writes, more of
+ * them while a part begins. */
 static bool is_tried(const char *calls, size_t i, bool *begins)
 {
     if (calls[i] == 'o')

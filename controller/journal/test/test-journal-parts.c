@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 /* A part may end before any line: the bounds are varied so that parts end before each of the events, in a quiet
- * cluster and in one where something is always under way. */
+ * cluster and in a cluster where something is always under way. */
 static void a_part_ends_anywhere(_unused_ void **state)
 {
     int n_parts = 0, n_unfit = 0;
@@ -34,7 +34,7 @@ static void a_part_ends_anywhere(_unused_ void **state)
     print_message("%d parts, of which %d began while something was under way\n", n_parts, n_unfit);
 }
 
-/* Settings that were reloaded in an earlier part are those of each later part. */
+/* Settings that were reloaded in an earlier part are the settings of each later part, too. */
 static void a_reload_outlives_its_part(void **state)
 {
     Life *s = *state;
@@ -135,7 +135,7 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
     const int64_t held = s->held_id;
     assert_true(held > 0);
     come_again(s, 8);
-    assert_true(s->held_id > held); /* decided again */
+    assert_true(s->held_id > held); /* the core has decided again */
     life_tell(s, (Event){.kind = EVENT_OUTCOME,
                          .id = held,
                          .outcome = OUTCOME_REFUSED,
@@ -146,7 +146,7 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
         size = size_of(s);
         life_put_node(s, "n1");
     }
-    assert_true(size >= 32 << 10); /* the second bound (half of max_bytes), not the first */
+    assert_true(size >= 32 << 10); /* the part ended at its second bound (half of max_bytes) */
     LifeParts seen = life_check(s);
     assert_int_equal(seen.n_heads, 2);
     assert_int_equal(seen.n_unfit, 1);
@@ -166,7 +166,7 @@ static void a_lost_term_has_nothing_under_way(void **state)
         size = size_of(s);
         life_put_node(s, "n1");
     }
-    assert_true(size < 20 << 10); /* the first bound (a quarter of max_bytes) */
+    assert_true(size < 20 << 10); /* the part ended at its first bound (a quarter of max_bytes) */
     assert_int_equal(life_check(s).n_unfit, 0);
 }
 

@@ -88,7 +88,7 @@ static void a_life_is_replayed(void **state)
     life_begin_job(s);
     life_lose_a_rank(s, 1);
     life_lose_a_rank(s, 2);
-    assert_true(s->n_decisions >= 9); /* each generation has a world, go and running */
+    assert_true(s->n_decisions >= 9); /* three for each generation: world, go, running */
     Seen seen = replay(s->path);
     assert_same(&seen);
     assert_int_equal(seen.n_decisions, s->n_decisions);
@@ -160,7 +160,7 @@ static void a_bad_line_is_named(void **state)
     Life *s = *state;
     life_open(s, LIFE_LARGE);
     life_begin_job(s);
-    change(s, "{\"key\":", "[\"key\":", true); /* ticks follow the last such line */
+    change(s, "{\"key\":", "[\"key\":", true); /* lines of ticks follow the changed line */
     assert_refused(s, "events.jsonl:");
     change(s, "[\"key\":", "{\"key\":", true);
     change(s, "\"nodes\":16", "\"nodes\":-1", false);
@@ -244,8 +244,8 @@ static void a_disk_that_fails_is_tried_again(void **state)
     char blocked[128];
     Error err = ERROR_INIT;
     life_open(s, 256 << 10);
-    (void)snprintf(blocked, sizeof(blocked), "%s.new/x",
-                   s->path); /* so that no new part can begin */
+    /* While this folder exists, no new part can begin. */
+    (void)snprintf(blocked, sizeof(blocked), "%s.new/x", s->path);
     assert_int_equal(folder_make(blocked, &err), 0);
     life_begin_job(s);
     int64_t generation = 1;

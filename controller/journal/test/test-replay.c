@@ -281,7 +281,8 @@ static void replay_once(void *arg)
     assert_int_equal(replay_with(s, at, "{\"tick\":tr\n", false, &told, &err), -EINVAL);
     assert_int_equal(replay_with(s, at, "[]\n", true, &told, &err), -EINVAL);
     assert_int_equal(replay_with(s, at, "", false, &told, &err), 0);
-    assert_int_equal(replay_with(s, at, text, true, &told, &err), 0); /* with a second head */
+    /* The lines have a second head. */
+    assert_int_equal(replay_with(s, at, text, true, &told, &err), 0);
 }
 
 static void nothing_stays_in_memory(void **state) { leaks_none(replay_once, *state); }

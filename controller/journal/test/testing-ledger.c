@@ -220,7 +220,7 @@ static void take_part(Walk *w, const char *path)
     w->n_reported = 0;
     w->n_then = 0;
     int r = journal_replay(path, on_report, w, &err);
-    if (n_heads == 0) /* the disk stored nothing of it, or half a head */
+    if (n_heads == 0) /* the disk stored half of the head, or nothing */
         assert_int_equal(r, -EINVAL);
     else if (r != 0)
         fail_msg("%s", err.text);
@@ -236,7 +236,7 @@ LifeParts life_check(Life *s)
     for (int i = 1; i <= s->n_parts; i++) {
         take_part(&w, life_part(s, i, path));
     }
-    restart(&w, end); /* if the last controller wrote no head */
+    restart(&w, end); /* the last controller may not have written a head */
     lose(&w, end);
     assert_int_equal(w.next, json_array_size(s->ledger));
     json_decref(w.present);

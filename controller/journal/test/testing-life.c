@@ -330,7 +330,7 @@ void life_begin_job(Life *s)
     PUT(s, spec_record, &spec, key_of("lab", KEY_SPECS, "a", key));
     DesiredRecord desired = {.min = 1, .max = 2};
     PUT(s, desired_record, &desired, key_of("lab", KEY_DESIRED, "a", key));
-    s->now_usec += USEC_PER_SEC; /* go needs a grace: a node may have vanished just before */
+    s->now_usec += USEC_PER_SEC; /* the leader decides go after a grace: a node may have vanished */
     life_tick(s);
     bring_up(s, 1);
 }

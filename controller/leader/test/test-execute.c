@@ -49,7 +49,7 @@ int __wrap_etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_c
         assert_true(n_values < ELEMENTSOF(values));
         for (size_t k = 0; k < n_values; k++) /* etcd refuses a transaction that puts a key twice */
             assert_string_not_equal(keys[k], ops[i].key);
-        char removed[KEY_MAX + 16]; /* it also refuses to put and delete one key */
+        char removed[KEY_MAX + 16]; /* etcd also refuses to put and delete the same key */
         (void)snprintf(removed, sizeof(removed), "\ndelete %s\n", ops[i].key);
         assert_null(strstr(sent, removed));
         keys[n_values] = strdup(ops[i].key);
@@ -226,7 +226,8 @@ static void fields_of_others_are_kept(_unused_ void **state)
         (void)key_of("lab", all[i].kind, all[i].name, key);
         (void)snprintf(text, sizeof(text), "{\"later\":\"word\",%s", value_of(key) + 1);
         read_text(feed, key, text);
-        if (all[i].is_put_back && all[i].kind != KEY_PHASES) /* these are lost, except the phase */
+        /* All records that the leader puts back are lost, except the phase. */
+        if (all[i].is_put_back && all[i].kind != KEY_PHASES)
             read_text(feed, key, NULL);
     }
     assert_int_equal(send(feed, &all_rights, &d), 0);
@@ -351,7 +352,7 @@ static void a_generation_goes_and_no_other(_unused_ void **state)
     d.remove_generation = 1;
     assert_int_equal(send(feed, &all_rights, &d), 0);
     assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
-                              "delete all " CLUSTER "ranks/a/1/\n" /* not generation 10 */
+                              "delete all " CLUSTER "ranks/a/1/\n" /* but not ranks/a/10/ */
                               "delete " CLUSTER "rendezvous/a/1\n");
     (void)feed_free(feed);
 }
@@ -365,7 +366,7 @@ static void a_job_goes_and_no_other(_unused_ void **state)
                                   "delete " CLUSTER "phases/a\n"
                                   "delete " CLUSTER "checkpoints/a\n"
                                   "delete " CLUSTER "progress/a\n";
-    static const char folders[] = "delete all " CLUSTER "ranks/a/\n" /* not those of job ab */
+    static const char folders[] = "delete all " CLUSTER "ranks/a/\n" /* but not ranks/ab/ */
                                   "delete all " CLUSTER "rendezvous/a/\n";
     char all[2048];
     Feed *feed = feed_new("lab");

@@ -65,7 +65,8 @@ static void on_answered(void *userdata, const Decision *decision, Outcome outcom
 {
     Program *p = userdata;
     const int64_t term = leader_view(p->leader).term;
-    assert_true(decision->term > 0 && (!term || term == decision->term)); /* 0: deposed meanwhile */
+    /* term is 0 if the Leader was deposed meanwhile. */
+    assert_true(decision->term > 0 && (!term || term == decision->term));
     assert_true(begun_usec <= clock_boottime_usec());
     assert_true((outcome == OUTCOME_DONE) <= (revision > 0));
     p->n_answered[outcome]++;
@@ -180,7 +181,8 @@ static void one_leads_after_the_other_in_one_process(void **state)
     bring_to_running(lab);
     TESTING_RUN_UNTIL(lab->event, count_jobs(&second) == 1);
     assert_int_equal(version_at(lab, KEY_WORLDS, "a"), 1);
-    TESTING_RUN_UNTIL(lab->event, first.n_answered[OUTCOME_DONE] >= 3); /* starting, go, running */
+    /* Three decisions are done: starting, go, running. */
+    TESTING_RUN_UNTIL(lab->event, first.n_answered[OUTCOME_DONE] >= 3);
     assert_int_equal(second.n_answered[OUTCOME_DONE] + other.n_answered[OUTCOME_DONE], 0);
     assert_int_equal(count_jobs(&first), 1);
     assert_int_equal(count_jobs(&other), 0);
@@ -217,7 +219,7 @@ static void the_next_one_may_have_the_same_client(void **state)
     put_node(lab, "n2", 1);
     put_job(lab, "a", lab_job, 1, 2);
     TESTING_RUN_UNTIL(lab->event, leader_view(p.leader).cluster && count_jobs(&p) == 1);
-    p.leader = leader_free(p.leader); /* it has just begun to write the world */
+    p.leader = leader_free(p.leader); /* the Leader has just begun to write the world */
     p.n_leads = 0;
     memset(p.n_answered, 0, sizeof(p.n_answered));
     p.shown = 0;
@@ -281,7 +283,8 @@ static void it_is_configured_anew(void **state)
     assert_true(n_decisions >= 4); /* decisions: starting, go, running, recovering */
 }
 
-/* A secret is made of the bytes that the program draws: without them no world is placed, and later one is. */
+/* A secret is made of the bytes that the program draws: without them no world is placed, and with them a
+ * world is placed. */
 static void a_world_waits_for_random_bytes(void **state)
 {
     Lab *lab = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-shell-moments.c - the leader's shell while a read, a decision or a standstill is under way: the Leader is
- * freed, is deposed, leaves, is asked for the same again, or may not write. */
+ * freed, is deposed, leaves, gets the same request again, or may not write. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "controller/core/step/survey.h"
@@ -71,7 +71,8 @@ static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
     assert_true(has_job("b") || has_job("d"));
 }
 
-/* A decision without an answer causes a read of all records: an older read must then take nothing away. */
+/* A decision without an answer causes a read of all records: an older read that is answered later must
+ * not remove the records that the newer read has shown. */
 static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void **state)
 {
     EtcdCall *room = begin_room_read();
@@ -294,7 +295,7 @@ static void a_decision_that_cannot_begin_does_not_spin(_unused_ void **state)
         if (n_under_way())
             answer(under_way(true), GIVEN);
     }
-    assert_in_range(seen.n_reads - before, 8, 20); /* in ten seconds */
+    assert_in_range(seen.n_reads - before, 8, 20); /* 8 to 20 reads in ten seconds */
     fault_lend(NULL);
     pass(2 * USEC_PER_SEC);
     settle();
@@ -372,7 +373,7 @@ static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
     assert_int_equal(seen.n_failed, before);
     cordon("n1");
     answer(under_way(true), GIVEN);
-    assert_true(is_cordoned("n1")); /* by the read above */
+    assert_true(is_cordoned("n1")); /* the read above has shown the cordon */
     delete_key("/sdtrain/lab/cordons/n1");
     settle();
     assert_int_equal(generation(), 1);
@@ -383,7 +384,7 @@ static void what_did_not_fit_is_read_when_a_read_can_begin(_unused_ void **state
     need_room();
     seen.fails = -ENOMEM;
     pass(3500 * USEC_PER_MSEC);
-    assert_int_equal(seen.n_failed, 3); /* one per second */
+    assert_int_equal(seen.n_failed, 3); /* one request per second failed */
     seen.fails = 0;
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
@@ -409,7 +410,7 @@ static void who_cannot_write_leaves_at_once(void **state)
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
         assert_int_equal(n_under_way(), 0);
-        leader_leave(leader); /* it has left already */
+        leader_leave(leader); /* the Leader has left already */
         pass(5 * USEC_PER_SEC);
         assert_int_equal(told.n_ended, 1);
         (void)tear_down(state);
@@ -425,10 +426,10 @@ static void who_is_refused_its_last_words_has_left(void **state)
         begin();
         settle();
         leader_leave(leader);
-        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* to the write that it leaves */
+        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* the write of LEADER_LEFT */
         assert_int_equal(told.n_ended, 0);
         assert_int_equal(seen.n_revoked, 1);
-        answer(under_way(false), kinds[i / 2]); /* to the end of its lease */
+        answer(under_way(false), kinds[i / 2]); /* the request to revoke the lease */
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
         (void)tear_down(state);
@@ -461,7 +462,7 @@ static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
     put_text("/sdtrain/lab/what/is-it", "no record"); /* a kind of a later version */
     assert_true(show_one());
     assert_int_equal(told.n_unreadable, 3);
-    assert_in_range(told.n_observed, before, before + 1); /* at most a tick */
+    assert_in_range(told.n_observed, before, before + 1); /* at most a tick was observed */
     settle();
 }
 
@@ -568,7 +569,7 @@ static void a_watch_that_is_down_shows(_unused_ void **state)
     assert_int_equal(told.shown, seen.revision);
     seen.revision++; /* a write to an unrelated key */
     list_all();
-    assert_int_equal(told.shown, seen.revision); /* no record has changed */
+    assert_int_equal(told.shown, seen.revision); /* shown, although no record has changed */
 }
 
 /* The view names the first controller in the election, however many others there are. */

@@ -73,10 +73,10 @@ static void who_leads_and_who_does_not_is_said(_unused_ void **state)
     (void)snprintf(text, sizeof(text), "leadership lost TERM=%lld", (long long)term);
     expect_said(text);
     seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    expect_said("leadership lost"); /* only once */
+    expect_said("leadership lost"); /* the line is logged only once */
 }
 
-/* The line names the term that has ended. */
+/* The line in the log names the term that has ended. */
 static void who_is_deposed_says_so(_unused_ void **state)
 {
     char text[64];
@@ -98,9 +98,9 @@ static void leave_for_a_minute(bool answers)
     settle();
     leader_leave(leader);
     if (answers)
-        answer_all(); /* its last record is put, */
+        answer_all(); /* the Leader's last record is put, */
     if (answers)
-        answer_all(); /* and its lease is revoked */
+        answer_all(); /* and the Leader's lease is revoked */
     pass(60 * USEC_PER_SEC);
     answer_all();
     answer_all();
@@ -165,7 +165,7 @@ static void each_of_the_dead_is_named(_unused_ void **state)
                 "2023-11-14T22:30:00Z (journal /var/e); trying again");
 }
 
-/* The line is logged each time that more records do not fit, but not at each event. */
+/* The line about records that do not fit is logged each time that their number grows, but not at each event. */
 static void what_does_not_fit_is_said_when_it_grows(_unused_ void **state)
 {
     begin();

@@ -312,7 +312,7 @@ static void it_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* The write that the Leader leaves gets no answer: the Leader ends after two seconds all the same. */
+/* etcd does not answer the write of LEADER_LEFT: the Leader ends after two seconds all the same. */
 static void it_leaves_without_etcd(_unused_ void **state)
 {
     begin();
@@ -407,7 +407,7 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     const int before = seen.n_reads;
     show_all();
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before + 1); /* one read serves all */
+    assert_int_equal(seen.n_reads, before + 1); /* one read serves all records that did not fit */
     answer(under_way(true), LOST_BEFORE);
     pass(2 * USEC_PER_SEC);
     assert_int_equal(seen.n_reads, before + 2); /* the leader reads again */

@@ -10,7 +10,7 @@ enum { BASE = 30 };
 
 typedef struct Line {
     Succession s;
-    uint64_t now; /* seconds; CLOCK_REALTIME is 1000 ahead */
+    uint64_t now; /* seconds of CLOCK_BOOTTIME; CLOCK_REALTIME is 1000 s ahead */
     int64_t next_term;
 } Line;
 
@@ -61,7 +61,8 @@ static SuccessionAnswer ask(Line *l, const char *key)
 static void lead(Line *l, const char *key, int64_t term)
 {
     assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE);
-    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE); /* until the watch has shown the record */
+    /* The answer stays the same until the watch has shown the record. */
+    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE);
     tell(l, key, term);
     assert_int_equal(ask(l, key), SUCCESSION_LEAD);
     succession_led(&l->s, l->now * SEC);
@@ -286,7 +287,7 @@ static void expect_the_same_of(Line *old, const char *first, const char *next)
     begin_anew(old, &fresh);
     vanish(old, first);
     vanish(&fresh, first);
-    succession_left(&old->s); /* that was the first controller's process */
+    succession_left(&old->s); /* the process of the first controller has ended */
     assert_int_equal(fresh.s.deaths, old->s.deaths);
     assert_true(old->s.deaths == 0 || fresh.s.n_last == old->s.n_last);
     for (size_t i = 0; old->s.deaths > 0 && i < old->s.n_last; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-rights-asked.c - a controller whose role lacks one kind of record, each in turn: it reports the kind, and no
- * longer does when the right is granted. Uses a real member of etcd. */
+ * longer reports it once the right is granted. Uses a real member of etcd. */
 #include "base/test/testing.h"
 #include "cluster/records.h"
 #include "controller/rights/rights.h"
@@ -124,7 +124,7 @@ static void a_right_that_goes_is_missed_at_once(void **state)
     assert_false(
         rights_leave_out(&rights, KEY_WORLDS)); /* worlds are never left out of a transaction */
     rights_denied(&rights);
-    assert_true(is_answered(&rights)); /* requested once between two ticks */
+    assert_true(is_answered(&rights)); /* the rights are requested only once between two ticks */
     rights_clear(&rights);
     close_lab(&lab);
 }
