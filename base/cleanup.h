@@ -36,7 +36,7 @@
 
 static inline void freep(void *p) { free(*(void **)p); }
 
-/* Closes fd unless it is negative, keeps errno, and returns -EBADF for `fd = fd_close(fd)`. */
+/* Closes fd unless it is negative, and keeps errno. Returns -EBADF, so that `fd = fd_close(fd)` marks fd as closed. */
 static inline int fd_close(int fd)
 {
     if (fd >= 0) {

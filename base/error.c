@@ -35,7 +35,8 @@ int error_set(Error *err, int r, const char *format, ...)
 static void append(Error *err, const char *words)
 {
     size_t used = strlen(err->text);
-    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", words); /* cut if too long */
+    /* A text that is too long is cut. */
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", words);
     printable_end(err->text);
 }
 

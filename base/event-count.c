@@ -23,7 +23,7 @@ int event_count_new(EventCount **ret)
     pthread_condattr_t attributes;
     int r = pthread_condattr_init(&attributes);
     if (r == 0) {
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* cannot fail here */
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* this clock is valid */
         r = pthread_cond_init(&events->rung, &attributes);
         (void)pthread_condattr_destroy(&attributes);
     }
@@ -48,7 +48,7 @@ EventCount *event_count_free(EventCount *events)
 
 void event_count_signal(EventCount *events)
 {
-    (void)pthread_mutex_lock(&events->mutex); /* fails only on program bugs, here and below */
+    (void)pthread_mutex_lock(&events->mutex); /* locking fails only because of a program bug */
     atomic_fetch_add(&events->count, 1);
     (void)pthread_cond_broadcast(&events->rung);
     (void)pthread_mutex_unlock(&events->mutex);

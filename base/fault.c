@@ -34,7 +34,7 @@ static const char *const action_name[] = {"kill", "stop",   "stall",  "slow",  "
 typedef struct Fault {
     char point[64];
     FaultAction action;
-    unsigned visit; /* 0: the fault strikes at every visit */
+    unsigned visit; /* the visit, counted from 1, at which the fault strikes; 0: every visit */
     atomic_uint visits;
 } Fault;
 

@@ -5,7 +5,7 @@
  *   kill     SIGKILL to this process
  *   stop     SIGSTOP to this process
  *   stall    sleep for an hour (a hang that a signal still ends)
- *   slow     sleep for 100 ms (with @* it slows each step without using a processor)
+ *   slow     sleep for 100 ms (a way to slow a program without using a processor)
  *   enospc, eio, enomem, efault, eagain   fault() returns that errno, negative
  * and n is the visit, counted from 1, at which the fault strikes (1 by default; "@*": each visit).
  * fault_open() refuses an unknown action. If the variable is unset, a point costs one load.
@@ -25,8 +25,8 @@ extern "C" {
 /* Reads SDTRAIN_FAULT; main() calls it once, before other work. */
 int fault_open(Error *err);
 
-/* Makes fault() pass each visit to `visit`. A shared object has its own copy of this file; the program lends that copy
- * its fault points. */
+/* Makes fault() return visit(point) from now on. A shared object has its own copy of this file; with this call, that
+ * copy uses the fault points of the program. */
 void fault_lend(int (*visit)(const char *point));
 
 /* Returns 0 unless a fault strikes here. A caller treats a negative result as the failure of the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file-kind.h - recognizes the format of a file that is not what it should be, by its first bytes.
+/* file-kind.h - recognizes, by its first bytes, the format of a file that does not have the expected format.
  *
  * Ownership: texts are constant.
  * Units:     bytes.
@@ -11,7 +11,7 @@
 
 #include "base/macro.h"
 
-enum { FILE_KIND_BYTES = 64 }; /* no more of a file's first bytes are needed */
+enum { FILE_KIND_BYTES = 64 }; /* the number of first bytes that suffice to recognize a file */
 
 /* Names the format ("gzip", "an XML text"); NULL if the format is unknown. Fewer than FILE_KIND_BYTES bytes are
  * allowed. */

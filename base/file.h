@@ -11,15 +11,15 @@
 #include "base/error.h"
 
 typedef enum FileFlags {
-    FILE_EXCLUSIVE = 1 << 0, /* fail with -EEXIST instead of replacing */
+    FILE_EXCLUSIVE = 1 << 0, /* fail with -EEXIST instead of replacing a file */
     FILE_SYNC = 1 << 1,      /* return only once the bytes and the name are on the disk */
 } FileFlags;
 
 /* Reads a whole file; the buffer has a NUL after its last byte, so that text is a string. */
 int file_read(const char *path, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
 
-/* Reads the first line of a file without its newline, cut at size - 1 bytes; -errno. It makes a single read() call, as
- * files of the kernel (/proc, /sys) require. */
+/* Reads the first line of a file without its newline; a line of more than size - 1 bytes is cut. Returns 0 or -errno.
+ * The call makes a single read(), as files of the kernel (/proc, /sys) require. */
 int file_read_line(const char *path, char *ret, size_t size);
 /* Works like file_read_line(), on a file that is open at its beginning. */
 int fd_read_line(int fd, char *ret, size_t size);
@@ -29,8 +29,8 @@ int file_write(const char *path, const void *data, size_t n_bytes, FileFlags fla
 
 /* Works like mkdir -p. */
 int folder_make(const char *path, Error *err);
-/* Works like folder_make(), but creates the last folder with mode 0750: a user who may open a file in it may also lock
- * that file. */
+/* Works like folder_make(), but creates the last folder with mode 0750, so that users outside its group cannot open its
+ * files: a user who can open a file can also lock it. */
 int folder_make_private(const char *path, Error *err);
 
 /* Works like rm -rf: a missing path is success, links are not followed. */

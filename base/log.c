@@ -86,11 +86,11 @@ void log_set_field(const char *key, const char *value)
 /* ---- the fields of a message ---- */
 
 typedef struct Word {
-    const char *text; /* "KEY=value"; not terminated */
+    const char *text; /* "KEY=value", without a NUL at its end */
     size_t n;
 } Word;
 
-/* Returns the last word of text[0..n); its n is 0 if the word is not an upper-case key followed by '='. */
+/* Returns the last word of text[0..n). The result's n is 0 if the word is not an upper-case key followed by '='. */
 static Word last_field(const char *text, size_t n)
 {
     size_t begin = n;
@@ -225,7 +225,7 @@ void log_text(LogLevel level, const char *message_id, const char *format, const 
     }
     memcpy(line, prefix, sizeof(prefix));
     char *text = line + sizeof(prefix) - 1;
-    (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* cut at 2 KiB */
+    (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* a long text is cut */
     printable_make(text); /* the text may quote file names, keys and peers' messages */
 
     Word words[WORDS_MAX];

@@ -7,7 +7,7 @@
  * docs/internals/tracing.md lists the probes with their arguments; test-tracing checks the programs against this list.
  *
  * Ownership: none; a text that is an argument belongs to the caller.
- * Units:     *_usec is microseconds; an argument is an integer or a pointer, at most six of them.
+ * Units:     *_usec is microseconds; a probe has at most six arguments, each an integer or a pointer.
  */
 #pragma once
 

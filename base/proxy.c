@@ -8,7 +8,7 @@
 #include <strings.h>
 
 typedef struct Host {
-    const char *name; /* without brackets */
+    const char *name; /* an IPv6 address is without its brackets */
     size_t n;
 } Host;
 

@@ -21,7 +21,8 @@ const char *slots_format(uint64_t slots, char ret[SLOTS_TEXT_MAX])
         int n = last > i ? snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d-%d", comma, i, last)
                          : snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d", comma, i);
         used += (size_t)n;
-        assert(used < SLOTS_TEXT_MAX); /* 32 runs of at most 3 bytes, 10 two-digit pairs */
+        /* The longest text ("0-1,3-4,6-7,...") has 121 bytes. */
+        assert(used < SLOTS_TEXT_MAX);
         i = last;
     }
     return ret;

@@ -41,7 +41,8 @@ static void round_end(Etcd *etcd, int r, const Error *err)
         if (call && r == 0)
             call_attempt(call);
         else if (call)
-            call_fail(call, r, err); /* its handler may free other calls: search from the start */
+            /* The call's handler may free other calls, so the search begins anew at the list's head. */
+            call_fail(call, r, err);
     } while (call);
 }
 

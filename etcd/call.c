@@ -13,7 +13,8 @@ enum {
     PAUSE_MSEC = 100,         /* pause between two tries of the same endpoint */
     REFUSED_AVOID_MSEC = 500, /* time to avoid an endpoint that accepts no connection */
     LEADERLESS_AVOID_MSEC = 1000,
-    TOKENS_MAX = 3, /* per call; a member that lags behind may not know a new token yet */
+    /* How many tokens of one call may be refused: a member that lags behind may not know a new token yet. */
+    TOKENS_MAX = 3,
 };
 
 uint64_t backoff_usec(unsigned n_failures)
@@ -172,7 +173,7 @@ static void call_wait(EtcdCall *call, CallState state, uint64_t until_usec)
 {
     assert(!call->rpc);
     call->state = state;
-    /* These fail only when the event loop has finished; then the call ends together with its Etcd. */
+    /* Setting a timer fails only when the event loop has finished; then the call ends together with its Etcd. */
     (void)sd_event_source_set_time(call->timer, MIN(until_usec, call->deadline_usec));
     (void)sd_event_source_set_enabled(call->timer, SD_EVENT_ONESHOT);
 }
@@ -190,7 +191,7 @@ static void on_call_message(void *userdata, ProtobufCMessage *message)
     EtcdCall *call = userdata;
 
     assert(call->state == CALL_IN_FLIGHT);
-    message_free(call->answer); /* a unary call has one answer; of several, the last counts */
+    message_free(call->answer); /* a unary call has one answer; the last of several counts */
     call->answer = message;
 }
 

@@ -49,7 +49,7 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
         .timeout_usec =
             options->timeout_usec ? options->timeout_usec : TIMEOUT_DEFAULT_SEC * USEC_PER_SEC,
     };
-    /* Silence of a third of the timeout: three endpoints can be tried within one deadline. */
+    /* An endpoint may be silent for a third of the timeout, so three endpoints can be tried within one deadline. */
     etcd->silence_usec = MAX(etcd->timeout_usec / 3, SILENCE_MIN_MSEC * USEC_PER_MSEC);
     int r = open_all(etcd, options, err);
     if (r < 0) {
@@ -98,7 +98,7 @@ Etcd *etcd_free(Etcd *etcd)
         (void)etcd_call_free(LIST_FIRST(&etcd->calls));
     LIST_FOREACH(rpc, &etcd->rpcs, list)
     (void)rpc_cancel(rpc);
-    etcd->wire = wire_free(etcd->wire); /* this ends each rpc */
+    etcd->wire = wire_free(etcd->wire); /* wire_free() ends each rpc */
     assert(LIST_EMPTY(&etcd->rpcs));
 
     for (size_t i = 0; i < etcd->n_endpoints; i++)

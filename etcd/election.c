@@ -32,7 +32,8 @@ struct EtcdElection {
     bool changed; /* value was changed, but the key may still hold the old value */
     int64_t term;
     unsigned n_failures;
-    bool *freed; /* flag on the stack of the function that calls the handler; otherwise NULL */
+    /* While the handler runs: its caller's flag, which etcd_election_free() sets. Otherwise NULL. */
+    bool *freed;
 
     ElectionCandidate *candidates;
     size_t n_candidates;
@@ -121,7 +122,7 @@ static void on_election_watch(const EtcdEvent *events, size_t n_events, int64_t 
 
 static void try_later(EtcdElection *election, uint64_t after_usec)
 {
-    /* These fail only when the event loop has finished. */
+    /* Setting a timer fails only when the event loop has finished. */
     (void)sd_event_source_set_time(election->timer, clock_boottime_usec() + after_usec);
     (void)sd_event_source_set_enabled(election->timer, SD_EVENT_ONESHOT);
 }
@@ -142,7 +143,7 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
             try_later(election, LOOK_AGAIN_MSEC * USEC_PER_MSEC);
         return;
     }
-    if (election->n_failures == 0 && r != -ESTALE) /* a lost lease is reported elsewhere */
+    if (election->n_failures == 0 && r != -ESTALE) /* the lease reports its own loss */
         log_warning("cannot stand for election under %s: %s", election->prefix, err->text);
     try_later(election, backoff_usec(election->n_failures++));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint.c - chooses the endpoint: the client uses one endpoint until it is silent, then leaves it
- * with all its RPCs. */
+/* endpoint.c - chooses the endpoint: the client uses one endpoint until the endpoint is silent; then the client ends
+ * all RPCs on that endpoint and uses another one. */
 #include "etcd/etcd-internal.h"
 
 enum { SILENT_AVOID_SEC = 5 };
@@ -51,7 +51,7 @@ void etcd_watchdog_arm(Etcd *etcd)
     int r = sd_event_source_get_enabled(etcd->watchdog, &enabled);
     if (r < 0 || enabled != SD_EVENT_OFF)
         return;
-    /* Fails only when the event loop has finished; then no RPC waits any more. */
+    /* Setting a timer fails only when the event loop has finished; then no RPC waits any more. */
     (void)sd_event_source_set_time(etcd->watchdog, clock_boottime_usec() + etcd->silence_usec / 4);
     (void)sd_event_source_set_enabled(etcd->watchdog, SD_EVENT_ONESHOT);
 }

@@ -62,7 +62,7 @@ struct Etcd {
     char *user, *password;
     SecretSet secrets;        /* password and token, which a member may quote in its errors */
     char *token;              /* NULL: none yet; "": the server has no users */
-    EtcdCall *authenticating; /* the request for a token in flight; NULL: none */
+    EtcdCall *authenticating; /* the token request that is in flight; NULL: none */
     unsigned auth_round; /* counts token requests; a waiting call records the count at its start */
 
     EtcdObserver observer;
@@ -100,7 +100,7 @@ typedef struct RpcStatus {
     const char *text; /* message of the server or of the network; valid during the callback */
     bool unsent;      /* the server has received nothing of the request */
     Endpoint *endpoint;
-    bool silent; /* its endpoint was silent, so the rpc was cut */
+    bool silent; /* the endpoint was silent, so the rpc was cut */
 } RpcStatus;
 
 typedef struct RpcEvents {
@@ -115,7 +115,7 @@ struct Rpc {
     Etcd *etcd;
     Endpoint *endpoint;
     const WireMethod *method;
-    const RpcEvents *events; /* NULL: cancelled or detached, no callback runs */
+    const RpcEvents *events; /* NULL: the rpc was cancelled or detached, and no callback runs */
     void *userdata;
     WireCall *call;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
@@ -140,10 +140,10 @@ void rpc_cut(Rpc *rpc);
 /* ---- call.c ---- */
 
 typedef enum CallState {
-    CALL_PAUSING,   /* waits for its timer, which starts another attempt or ends the call */
-    CALL_TOKENLESS, /* waits until auth.c has a token or the deadline passes */
-    CALL_IN_FLIGHT, /* an rpc runs */
-    CALL_ANSWERED,  /* its handler runs */
+    CALL_PAUSING, /* the call waits for its timer, which starts another attempt or ends the call */
+    CALL_TOKENLESS, /* the call waits until auth.c has a token or the deadline passes */
+    CALL_IN_FLIGHT, /* an rpc of the call runs */
+    CALL_ANSWERED,  /* the call's handler runs */
 } CallState;
 
 /* The handler owns message, which is NULL if r < 0. The call is freed when the handler returns, unless the handler
@@ -156,23 +156,23 @@ struct EtcdCall {
     const WireMethod *method;
     CallState state;
     bool repeatable;      /* the server may execute the request twice without harm */
-    bool anonymous;       /* needs no token */
-    WireRequest *request; /* the same for each attempt */
+    bool anonymous;       /* the request needs no token */
+    WireRequest *request; /* each attempt sends the same request */
     Rpc *rpc;             /* set in CALL_IN_FLIGHT; NULL in every other state */
     sd_event_source *timer;
-    uint64_t deadline_usec; /* of the whole call */
+    uint64_t deadline_usec; /* the deadline of the whole call */
     uint64_t attempt_usec;  /* when the current attempt began */
     /* Highest revision seen when the call was made; an answer with a lower revision shows another history. */
     int64_t floor_revision;
     unsigned n_attempts; /* attempts that have ended */
     unsigned n_tokens;   /* tokens that were refused */
-    unsigned auth_round; /* of CALL_TOKENLESS: the number of the token request to wait for */
+    unsigned auth_round; /* in CALL_TOKENLESS: the number of the token request to wait for */
     ProtobufCMessage *answer;
-    Error error; /* of the last attempt */
+    Error error; /* the error of the last attempt */
 
     CallHandler handler;
-    size_t n_results;             /* of a completed transaction: one for each operation */
-    void *context;                /* belongs to the code that made the call */
+    size_t n_results; /* how many results a completed transaction has: one for each op */
+    void *context;    /* belongs to the code that made the call */
     void (*context_free)(void *); /* frees context with the call; NULL: context is borrowed */
     union {
         EtcdRangeHandler range;
@@ -184,7 +184,7 @@ struct EtcdCall {
 
 int call_new(Etcd *etcd, const WireMethod *method, const ProtobufCMessage *request,
              CallHandler handler, void *context, EtcdCall **ret);
-/* Sends the call; to be called once, after repeatable, context_free, user and such are set. */
+/* Sends the call. To be called once, after the caller has set repeatable, context_free, user and similar fields. */
 void call_start(EtcdCall *call);
 /* Sends another request with a fresh deadline; only from within the call's handler. */
 void call_again(EtcdCall *call, const ProtobufCMessage *request);
@@ -199,7 +199,8 @@ void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_us
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Returns the pause after n_failures failures in a row: 50, 100, ... 1000 ms. */
 uint64_t backoff_usec(unsigned n_failures);
-/* Turns a prefix into the end of the range of all keys with this prefix: increases its last byte below 0xff. */
+/* Turns a prefix into the end of the range of all keys with this prefix: increases the last of the prefix's bytes that
+ * is below 0xff, and cuts off the bytes after it. */
 ProtobufCBinaryData range_end(char *prefix);
 ProtobufCBinaryData bytes_of(const char *text);
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv);
@@ -222,7 +223,7 @@ bool auth_ready(Etcd *etcd);
 enum { ETCD_WORDS_BYTES = 400 };
 /* Copies a server's message without our password and token, so that it may be logged. */
 void auth_describe(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES]);
-/* Drops the token, so that the next attempt requests another one. */
+/* Drops the token, so that the next attempt requests a new token. */
 void auth_forget(Etcd *etcd);
 /* Returns whether the server refused the token (and not the user's rights). */
 bool auth_token_refused(const RpcStatus *status);

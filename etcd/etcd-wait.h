@@ -7,7 +7,7 @@
  * Ownership: the caller owns the answer: etcd_answer_free(). Keys and values are copies.
  * Units:     as in etcd.h.
  * Errors:    as in etcd.h's callbacks; -ECANCELED if the loop was stopped meanwhile. A
- *            transaction whose compares did not hold is 0 with succeeded = false.
+ *            transaction whose compares did not hold returns 0, with succeeded = false.
  * Threads:   the loop's thread.
  */
 #pragma once
@@ -16,14 +16,14 @@
 
 typedef struct EtcdAnswer {
     bool succeeded;   /* all compares of the transaction held; true for a read */
-    int64_t revision; /* see EtcdRange and EtcdTxnResult */
+    int64_t revision; /* as in EtcdRange or EtcdTxnResult */
     EtcdKeyValue *kvs;
     size_t n_kvs;
 } EtcdAnswer;
 
 int etcd_get_wait(Etcd *etcd, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
 
-/* Like etcd_get_at() and etcd_request_rights(), but wait for the answer. */
+/* These work like etcd_get_at() and etcd_request_rights(), but wait for the answer. */
 int etcd_get_at_wait(Etcd *etcd, const char *key, int64_t revision, EtcdAnswer **ret, Error *err);
 int etcd_request_rights_wait(Etcd *etcd, const char *key, Error *err);
 

@@ -35,7 +35,7 @@ typedef struct EtcdElection EtcdElection;
 
 typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
-    const char *ca_file, *cert_file, *key_file; /* PEM; ca_file turns TLS on, all three mTLS */
+    const char *ca_file, *cert_file, *key_file; /* PEM; ca_file: TLS; all three files: mTLS */
     /* A name that every member's certificate contains; NULL: each endpoint's own host. */
     const char *tls_name;
     const char *user, *password; /* etcd authentication; NULL for none */
@@ -62,7 +62,7 @@ void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
  *
  * A store that was restored from a snapshot begins another history: revisions go back, later writes are lost, and a
  * guard on an old revision may hold again. libetcd recognizes another history by the cluster's id, or by a linearizable
- * answer whose revision is lower than one that was seen before the request was sent. */
+ * answer whose revision is lower than a revision that was seen before the request was sent. */
 typedef struct EtcdHistory {
     uint64_t cluster; /* the cluster's id; 0: not known yet */
     int64_t revision; /* the highest revision seen */
@@ -109,7 +109,7 @@ typedef enum EtcdCompareTarget {
 typedef struct EtcdCompare {
     const char *key;
     EtcdCompareTarget target;
-    int64_t equals; /* 0: the key does not exist */
+    int64_t equals; /* the wanted value of the target; 0: the key does not exist */
 } EtcdCompare;
 
 typedef enum EtcdOpKind { ETCD_PUT, ETCD_DELETE, ETCD_DELETE_PREFIX, ETCD_GET } EtcdOpKind;
@@ -119,7 +119,7 @@ typedef struct EtcdOp {
     const char *key;
     const char *value; /* for ETCD_PUT: n_value bytes, or a text if n_value is 0 */
     size_t n_value;
-    int64_t lease; /* for ETCD_PUT; 0: none */
+    int64_t lease; /* for ETCD_PUT: the key's lease; 0: none */
 } EtcdOp;
 
 typedef struct EtcdTxnResult {
@@ -132,7 +132,7 @@ typedef struct EtcdTxnResult {
 typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *result,
                                void *userdata);
 
-/* Runs at most 120 ops if all compares hold, at most 120 of them; with n_compares 0 it always runs the ops. */
+/* Runs the ops if all compares hold; without compares, always runs the ops. There may be 120 ops and 120 compares. */
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
@@ -149,8 +149,8 @@ typedef struct EtcdStatus {
     uint64_t member, leader; /* ids; leader 0: the member sees no leader, hence no quorum */
     char version[32];
     int64_t db_bytes;      /* size of the member's database file */
-    int64_t db_used_bytes; /* bytes in use of that file; 0: an old member, which reports none */
-    char errors[256]; /* the member's errors and alarms, joined by "; ": "etcdserver: no leader" */
+    int64_t db_used_bytes; /* used bytes of that file; 0: the member is too old to report them */
+    char errors[256]; /* the member's errors and alarms ("etcdserver: no leader"), joined by "; " */
 } EtcdStatus;
 
 typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,
@@ -165,14 +165,14 @@ typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;
 
 typedef struct EtcdEvent {
     EtcdEventKind kind;
-    EtcdKeyValue kv; /* of a delete: only the key, and the revision of the delete as mod_revision */
+    EtcdKeyValue kv; /* a delete has only the key, and its own revision as mod_revision */
 } EtcdEvent;
 
 /* Called with all events of one store revision at a time, in order, each change exactly once. The first call has the
  * whole present state (as puts; possibly none) and initial = true. After a disconnect, leader change or compaction the
- * watch lists the keys again, compares create and mod revisions with those it delivered, generates the missing deletes
- * (and delete+put for a key that was deleted and created again), and continues; the handler runs after each list, with
- * n_events 0 if nothing had changed. */
+ * watch lists the keys again, compares create and mod revisions with the revisions that it delivered, generates the
+ * missing deletes (a delete and a put for a key that was deleted and created again), and continues; the handler runs
+ * after each list, with n_events 0 if nothing had changed. */
 typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64_t revision,
                                  bool initial, void *userdata);
 
@@ -187,7 +187,7 @@ DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
  * the number of lists so far, and whether the watch has delivered a key that still exists. */
 uint64_t etcd_watch_lists(const EtcdWatch *watch);
 bool etcd_watch_knows(const EtcdWatch *watch, const char *key);
-bool etcd_watch_connected(const EtcdWatch *watch); /* whether its stream is up */
+bool etcd_watch_connected(const EtcdWatch *watch); /* whether the stream is open */
 
 /* ---- lease ---- */
 
@@ -203,16 +203,17 @@ typedef enum EtcdLeaseState {
 typedef void (*EtcdLeaseHandler)(EtcdLeaseState state, int64_t lease, void *userdata);
 
 /* Requests a lease (with retries and bounded back-off), renews it after each quarter of the granted TTL, and requests a
- * new one when it is lost. witness_key (copied) is a key that the user may read; it need not exist. A renewal counts
- * only if a quorum answers a read of witness_key. */
+ * new lease when the lease is lost. witness_key (copied) is a key that the user may read; the key need not exist. A
+ * renewal counts only if a quorum answers a read of witness_key. */
 int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
                    void *userdata, EtcdLease **ret);
 int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while no lease is held */
-int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted by the server */
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* the TTL that the server granted */
 /* Returns the earliest time at which the lease may expire: when the last acknowledged keep-alive was sent, plus the
  * TTL. */
 uint64_t etcd_lease_deadline_usec(const EtcdLease *lease);
-/* Renews now instead of at the next quarter; for a caller whose key on the lease has disappeared. */
+/* Renews the lease now instead of after the next quarter of the TTL; for a caller whose key on the lease has
+ * disappeared. */
 void etcd_lease_check(EtcdLease *lease);
 EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease then expires */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
@@ -220,8 +221,8 @@ DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
  * handler `done` (may be NULL) has run; freeing the call in *ret (ret may be NULL) cancels the revocation. -ESTALE: no
  * lease is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
-/* Revokes a lease by its id, such as one that the caller held before a restart. The handler gets -ESTALE if the lease
- * does not exist any more. Otherwise works like etcd_lease_revoke(). */
+/* Revokes a lease by its id, such as a lease that the caller held before a restart. The handler gets -ESTALE if the
+ * lease does not exist any more. Otherwise works like etcd_lease_revoke(). */
 int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
 
 /* ---- election ---- */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum {
-    PAGE_KEYS = 512, /* halved if a page does not fit into a message */
-    OPS_MAX = 120,   /* etcd accepts 128 */
+    PAGE_KEYS = 512, /* keys of a page; halved if a page does not fit into a message */
+    OPS_MAX = 120,   /* operations of a transaction; etcd accepts 128 */
 };
 
 /* ---- get ---- */
@@ -18,7 +18,7 @@ const WireMethod range_method = {
     .unary = true,
 };
 
-/* A read in progress: the pages received so far. Their messages own the memory that kvs point to. */
+/* A read in progress, with the pages received so far. The messages of the pages own the memory of keys and values. */
 typedef struct Get {
     char *key, *end;
     ProtobufCBinaryData end_bytes;
@@ -83,7 +83,7 @@ static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
     if (strstr(err->text, "larger than max") && get->limit > 1) {
         get->limit /= 2;
     } else if (r == -ESTALE && get->n_pages > 0) {
-        get_forget_pages(get); /* compacted between two pages: restart at a later revision */
+        get_forget_pages(get); /* the revision was compacted between two pages: read a later one */
     } else {
         call->user.range(r, err, NULL, call->userdata);
         return;
@@ -188,7 +188,7 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
     }
     Pb__TxnResponse *answer = (Pb__TxnResponse *)message;
     if (answer->succeeded && answer->n_responses != call->n_results) {
-        /* An absent key's result would look as if the key did not exist. */
+        /* If the result of a read is missing, its key would seem not to exist. */
         Error cut = ERROR_INIT;
         message_free(message);
         call->user.txn(cut_short(call, &cut), &cut, NULL, call->userdata);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lease.c - a lease that is granted, renewed and, when lost, granted anew.
  *
- * Only one keep-alive is outstanding at a time, so it is clear which one an answer acknowledges. If
- * it is not answered within a quarter of the TTL, the next one goes to another member, and the slow
- * member is avoided for another quarter; the rest of the TTL suffices for two more attempts. Only the
- * server's report (TTL 0) counts as a loss.
+ * Only one keep-alive is outstanding at a time, so it is clear which keep-alive an answer acknowledges. If a keep-alive
+ * is not answered within a quarter of the TTL, the next keep-alive goes to another member, and the slow member is
+ * avoided for another quarter; the rest of the TTL suffices for two more attempts. Only the server's report (TTL 0)
+ * counts as a loss.
  *
  * A leader whose disk hangs does not notice that it was replaced, and continues to answer keep-alives
  * from memory (at least in etcd 3.4) while the lease expires under its successor. So each
  * keep-alive is sent together with a read that needs a quorum, the witness, to the same member: the lease is renewed
- * only by both answers, with the same raft term. They prove that a quorum followed one leader after both were sent,
- * and any later leader gives every lease its full TTL again. */
+ * only by both answers, with the same raft term. The answers prove that a quorum followed one leader after both
+ * requests were sent, and any later leader gives every lease its full TTL again. */
 #include "base/log.h"
 #include "etcd/etcd-internal.h"
 
@@ -33,7 +33,7 @@ struct EtcdLease {
     Rpc *stream, *witness;
     sd_event_source *timer;
     uint64_t sent_usec; /* when the last keep-alive and its witness were sent */
-    bool waiting;       /* for the answer to the keep-alive or the witness */
+    bool waiting;       /* the answer to the keep-alive or to the witness is due */
     bool answered, witnessed;
     int64_t answered_ttl_sec;
     uint64_t answered_term, witnessed_term;
@@ -61,7 +61,7 @@ static const WireMethod keep_alive_method = {
 
 static void timer_set(EtcdLease *lease, uint64_t at_usec)
 {
-    /* These fail only when the event loop has finished. */
+    /* Setting a timer fails only when the event loop has finished. */
     (void)sd_event_source_set_time(lease->timer, at_usec);
     (void)sd_event_source_set_enabled(lease->timer, SD_EVENT_ONESHOT);
 }
@@ -241,7 +241,7 @@ static void renew(EtcdLease *lease)
     Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
 
     assert(lease->id != 0 && !lease->granting);
-    if (lease->waiting) { /* no answer in time */
+    if (lease->waiting) { /* no answer has arrived in time */
         assert(lease->stream);
         endpoint_avoid(lease->stream->endpoint, answer_usec(lease));
         lease->stream = rpc_cancel(lease->stream);

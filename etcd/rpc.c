@@ -85,7 +85,7 @@ void rpc_received(Rpc *rpc, ProtobufCMessage *message)
         return;
     }
     etcd->dispatching = true;
-    rpc->events->message(rpc->userdata, message); /* may cancel this Rpc */
+    rpc->events->message(rpc->userdata, message); /* the callback may cancel rpc */
     etcd->dispatching = false;
 }
 

@@ -36,6 +36,7 @@ typedef struct EtcdSettings {
 
 /* Fills in the values of the environment. To be called before the file and the command line are read. */
 int etcd_settings_begin(EtcdSettings *ret, Error *err);
-/* Checks the final settings, and reads the password. source: "command line", or the file. */
+/* Checks the final settings, and reads the password. source names the origin of the settings in errors: "command line",
+ * or the file. */
 int etcd_settings_finish(EtcdSettings *settings, const char *source, Error *err);
 EtcdOptions etcd_settings_options(const EtcdSettings *settings);

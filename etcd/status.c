@@ -46,7 +46,7 @@ int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall 
     if (r < 0)
         return r;
     call->repeatable = true;
-    call->anonymous = true; /* to get a token needs a quorum, which may be missing */
+    call->anonymous = true; /* a token request needs a quorum, which may be missing */
     call->user.status = handler;
     call->userdata = userdata;
     call_start(call);

@@ -2,12 +2,13 @@
 /* watch.c - reports the state of a key range and its changes.
  *
  * A watch lists the keys, then receives the changes after the list through a stream; whenever the stream ends, for
- * whatever reason, it does both again. It remembers the key, create and mod revision of what it delivered, so that it
- * delivers a later list as the difference. This handles a disconnect, a change of leader, compaction and a store
- * restored from a backup alike.
+ * whatever reason, the watch lists the keys and opens a stream again. It remembers the name, create revision and mod
+ * revision of each key that it delivered, and delivers only the difference of a later list. The watch does the same
+ * after a disconnect, a change of leader, a compaction, and when the store was restored from a backup.
  *
  * If a stream is silent, the watch requests a progress report; without an answer, it connects to another member. The
- * revision in a progress report is not used: etcd before 3.4.25 may send it ahead of the events. */
+ * revision in a progress report is not used: etcd before 3.4.25 may send the report ahead of the
+ * events. */
 #include "base/log.h"
 #include "etcd/etcd-internal.h"
 
@@ -36,16 +37,18 @@ struct EtcdWatch {
     sd_event_source *timer; /* starts the next attempt, or the next check of a silent stream */
     uint64_t n_lists;
     bool connected, complained;
-    bool *freed; /* flag on the stack of deliver() while it calls the handler; otherwise NULL */
+    /* While the handler runs: a flag in deliver() that etcd_watch_free() sets. Otherwise NULL. */
+    bool *freed;
     unsigned n_failures;
     int64_t revision; /* all events up to this revision are delivered */
     uint64_t heard_usec;
     bool asked; /* a request for progress, or for the watch itself, is unanswered */
 
-    Known *known; /* sorted by key */
+    Known *known; /* the delivered keys that still exist, sorted */
     size_t n_known, known_size;
 
-    /* Fragments of one revision, held until the last one arrives; the first first_held events are delivered already. */
+    /* Messages with fragments of one revision, held until its last fragment arrives. first_held: how many events of
+     * held[0] are delivered already. */
     Pb__WatchResponse **held;
     size_t n_held, first_held;
 };
@@ -141,8 +144,8 @@ static int by_revision(const void *a, const void *b)
                                                      : strcmp(x->kv.key, y->kv.key);
 }
 
-/* Writes to ret the deletes, then the puts by revision, that lead from the known keys to the list; both are sorted by
- * key. ret has room for n_known + range->n_kvs events. Returns how many it wrote. */
+/* Writes to ret the events that lead from the known keys to the list: the deletes, then the puts, sorted by revision.
+ * Known keys and list are sorted by key. ret has room for n_known + range->n_kvs events. Returns how many it wrote. */
 static size_t difference(const EtcdWatch *watch, const EtcdRange *range, EtcdEvent *ret)
 {
     size_t n = 0, i = 0;
@@ -176,7 +179,7 @@ static void list_start(EtcdWatch *watch);
 
 static void timer_set(EtcdWatch *watch, uint64_t after_usec)
 {
-    /* These fail only when the event loop has finished. */
+    /* Setting a timer fails only when the event loop has finished. */
     (void)sd_event_source_set_time(watch->timer, clock_boottime_usec() + after_usec);
     (void)sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT);
 }
@@ -236,7 +239,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
 
     bool initial = watch->n_lists++ == 0;
     stream_start(watch);
-    (void)deliver(watch, events, n, range->revision, initial); /* may free the watch */
+    (void)deliver(watch, events, n, range->revision, initial); /* the handler may free the watch */
     known_free(old, n_old);
     free(events);
 }
@@ -260,8 +263,8 @@ static EtcdEvent event_view(const Pb__Event *event)
                        .kv = key_value_view(event->kv)};
 }
 
-/* Delivers events[0..n), one revision at a time; if `more`, not the last revision, as further events of it may follow.
- * Returns how many events are handled; -ECANCELED if the handler freed the watch. */
+/* Delivers events[0..n), one revision at a time. If `more`, the last revision is not delivered, because further events
+ * of that revision may follow. Returns how many events are handled; -ECANCELED if the handler freed the watch. */
 static ssize_t deliver_revisions(EtcdWatch *watch, const EtcdEvent *events, size_t n, bool more)
 {
     size_t from = 0;
@@ -335,7 +338,7 @@ static void on_watch_message(void *userdata, ProtobufCMessage *message)
         (void)snprintf(reason, sizeof(reason), "%s",
                        response->compact_revision > 0 ? "its revision is compacted"
                                                       : response->cancel_reason);
-        /* etcd also reports an expired token as a refusal. */
+        /* etcd also reports an expired token as "permission denied". */
         if (strstr(reason, "permission denied"))
             auth_forget(watch->etcd);
         message_free(message);

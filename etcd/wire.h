@@ -54,7 +54,7 @@ typedef struct WireStatus {
 
 typedef struct WireMethod {
     const char *path;
-    const char *purpose; /* for people: "read", "lease grant" */
+    const char *purpose; /* what the RPC does, for messages: "read", "lease grant" */
     const ProtobufCMessageDescriptor *response;
     bool unary;
     bool leaderless; /* a member that sees no leader may answer, too */
@@ -74,8 +74,8 @@ WireRequest *wire_request_new(const ProtobufCMessage *message);
 WireRequest *wire_request_free(WireRequest *request); /* accepts NULL, returns NULL */
 DEFINE_CLEANUP(WireRequest, wire_request_free)
 
-/* Starts an RPC with its first message, the only one of a unary RPC. token: NULL or empty for none. deadline_usec may
- * be USEC_INFINITY. Never fails: each error is reported by rpc_ended(). */
+/* Starts an RPC with its first message, the only message of a unary RPC. token: NULL or empty for none. deadline_usec
+ * may be USEC_INFINITY. Never fails: each error is reported by rpc_ended(). */
 WireCall *wire_call_start(Wire *wire, size_t endpoint, const WireMethod *method, const char *token,
                           const WireRequest *request, uint64_t deadline_usec, Rpc *rpc);
 /* Sends one more message on a stream; -EBUSY if the previous message is not sent yet. */

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* State shared by one store_try_all() call and its threads. The last user frees it. */
+/* State shared by one store_try_all() call and its threads. The last of them frees this state. */
 typedef struct Trying {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -59,8 +59,8 @@ static int put_get_delete(Store *store, Error *err)
 }
 
 /* If two machines see the same store, both see its marker. The marker is looked up before any put,
- * which would create the folder. A store that does not answer is not tried further; one that refuses
- * this lookup may still accept a put. */
+ * which would create the folder. A store that does not answer is not tried further; a store that
+ * refuses this lookup may still accept a put. */
 static int look_for_marker(Store *store, StoreTry *t, Error *err)
 {
     uint64_t n;
@@ -128,7 +128,8 @@ static int try_store(StoreTry *t, Error *err)
     }
 }
 
-/* Removes the first name of "URI/.sdtrain-try-0123456789abcdef: cannot write URI/ANOTHER: ...", as it is useless. */
+/* Turns "URI/.sdtrain-try-0123456789abcdef: cannot write URI/ANOTHER: ..." into "cannot write URI/ANOTHER: ...": the
+ * name of the try's own object would help no operator. */
 static void shorten(Error *err)
 {
     const char *name = strstr(err->text, try_name), *rest = strstr(err->text, ": cannot ");
@@ -150,7 +151,8 @@ void store_try_begin(void) { bound_requests(STORE_TRY_REQUEST_SEC, true); }
 
 void store_requests_within(int sec) { bound_requests(sec, false); }
 
-/* Returns the start of the server's answer in an error text, "403 AccessDenied: ..."; NULL: it has no such answer. */
+/* Returns the start of the server's answer in an error text, "403 AccessDenied: ..."; NULL: the text has no such
+ * answer. */
 static const char *answer_of(const char *text)
 {
     for (const char *at = text; (at = strstr(at, ": ")); at += 2)

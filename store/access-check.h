@@ -18,8 +18,9 @@ enum {
     STORE_TRIES_MAX = 8,
     STORE_TRY_URI_MAX = 512,
     STORE_TRY_MARKER_MAX = 64,
-    /* Timeouts for all requests to one store, and for one request. An unreachable store gets a first request of two
-     * seconds (store/s3/probe.c) and further ones before its check ends. */
+    /* STORE_TRY_SEC: time for all requests to one store. STORE_TRY_REQUEST_SEC: time for one request. An unreachable
+     * store gets more than one request within STORE_TRY_SEC, since the first request of a probe (store/s3/probe.c) has
+     * only two seconds. */
     STORE_TRY_SEC = 8,
     STORE_TRY_REQUEST_SEC = 4,
 };
@@ -34,14 +35,15 @@ typedef enum StoreTryKind {
 typedef struct StoreTry {
     char uri[STORE_TRY_URI_MAX];
     StoreTryKind kind;
-    char marker[STORE_TRY_MARKER_MAX]; /* an object that identifies the store to others; "": none */
+    /* Key of an object by which other machines recognize the store; "": none. */
+    char marker[STORE_TRY_MARKER_MAX];
 
     int r; /* 0: the store can be used in this way */
     Error error;
     uint64_t took_usec;
     bool lacks_marker; /* STORE_TRY_WRITE: the store has no marker */
-    bool is_missing;   /* STORE_TRY_MARK, -ENOENT: no such folder yet; the first write makes it */
-    bool may_read; /* STORE_TRY_MARK, -EACCES or -EROFS: the store can be read, but not written */
+    bool is_missing; /* STORE_TRY_MARK, -ENOENT: the folder does not exist until the first write */
+    bool may_read;   /* STORE_TRY_MARK, -EACCES or -EROFS: the store can be read, but not written */
 } StoreTry;
 
 /* Sets STORE_TRY_REQUEST_SEC as the deadline of requests of stores that are opened later. To be called before any

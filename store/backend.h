@@ -59,7 +59,7 @@ int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err
 /* Orders StoreObjects by key, for qsort(). */
 int store_compare_keys(const void *a, const void *b);
 /* Reports that a read has arrived, so that its caller need not wait any more. Called once per read, from any thread;
- * the backend's read_wait and read_cancel do not return while it runs. */
+ * the backend's read_wait and read_cancel do not return while this function runs. */
 void store_read_arrive(StoreRead *read);
 /* Returns whether `key` is a valid key of an object, as store.h defines it. */
 bool store_key_is_good(const char *key);

@@ -17,13 +17,14 @@
 #include <sys/stat.h>
 
 enum {
-    DEFERRED_MAX = 256, /* most descriptors kept open; further puts are synced at once */
-    KNOWN_MAX = 64,     /* folders whose path is known to be on the disk; others are synced again */
-    TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* length before the object's name */
+    /* The largest number of descriptors that are kept open; further puts are synced at once. */
+    DEFERRED_MAX = 256,
+    KNOWN_MAX = 64, /* how many synced folders are remembered; other folders are synced again */
+    TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* bytes before the object's name */
 };
 
 typedef struct FileDeferred {
-    int fd;       /* of an object, or of a folder in the path of one */
+    int fd;       /* descriptor of an object, or of a folder in an object's path */
     char *folder; /* owned: the folder that has the new name; NULL: fd is itself a folder */
 } FileDeferred;
 
@@ -31,7 +32,7 @@ typedef struct FileDeferred {
 typedef struct KnownFolder {
     dev_t device;
     ino_t inode;
-    bool deferred; /* true: on the disk only after the next flush */
+    bool deferred; /* true: the path is on the disk only after the next flush */
 } KnownFolder;
 
 typedef struct FileStore {
@@ -57,7 +58,7 @@ int file_refuse(const Store *store, const char *key, int r, const char *what, Er
 
 /* Flushes the folder's entries to the disk (fsync). Returns 0 or -errno. */
 int file_sync_folder(const char *folder);
-/* Forgets a folder that was removed or is new, since a new folder may reuse the inode number of a removed one. */
+/* Forgets a folder that was removed or is new, since a new folder may reuse the inode number of a removed folder. */
 void file_forget_folder(FileStore *files, const struct stat *st);
 int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
              StorePutFlags flags, Error *err);

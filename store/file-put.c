@@ -49,7 +49,7 @@ static int sync_folder_fd(int fd)
 
 /* ---- deferred syncs ---- */
 
-/* Keeps fd open until the next flush; returns false if there is no room for it. */
+/* Keeps fd open until the next flush; returns false if there is no room for fd. */
 static bool defer(FileStore *files, int fd, const char *folder)
 {
     char *copy = folder ? strdup(folder) : NULL;
@@ -65,8 +65,8 @@ static bool defer(FileStore *files, int fd, const char *folder)
     return kept;
 }
 
-/* Syncs all deferred descriptors. The first fsync makes the journal commit the changes of all; the others find nothing
- * to do. */
+/* Syncs all deferred descriptors. The first fsync makes the file system's journal commit the changes of all objects;
+ * the other fsyncs find nothing to do. */
 int file_flush(Store *store, Error *err)
 {
     FileStore *files = file_store(store);
@@ -92,7 +92,7 @@ int file_flush(Store *store, Error *err)
             r = error_errno(err, q, "cannot write folder %s to the disk", folder);
     }
     for (size_t i = 0; i < files->n_deferred; i++) {
-        (void)fd_close(files->deferred[i].fd); /* synced, or its failure was reported */
+        (void)fd_close(files->deferred[i].fd); /* fd was synced, or the failure was reported */
         free(files->deferred[i].folder);
     }
     files->n_deferred = 0;
@@ -155,8 +155,8 @@ static int identify(int fd, KnownFolder *ret)
     return 0;
 }
 
-/* Syncs the name of the folder *fd in its parent; *fd and *id then become those of the parent. Returns 1 if the
- * parent's name must be synced next, 0 if not, or -errno. */
+/* Syncs the name of the folder *fd in its parent, then makes *fd and *id those of the parent. Returns 1 if the parent's
+ * name must be synced next, 0 if not, or -errno. */
 static int sync_name(FileStore *files, int *fd, KnownFolder *id, StorePutFlags flags)
 {
     KnownFolder above;
@@ -167,21 +167,21 @@ static int sync_name(FileStore *files, int *fd, KnownFolder *id, StorePutFlags f
     if (r < 0)
         return r;
     if (above.device != id->device || above.inode == id->inode)
-        return 0; /* the root of a file system */
+        return 0; /* the folder is the root of a file system */
     int later = flags & STORE_DEFER ? fcntl(parent, F_DUPFD_CLOEXEC, 0) : -EBADF;
     if (later >= 0 && !defer(files, later, NULL))
         later = fd_close(later);
     r = later < 0 ? sync_folder_fd(parent) : 0;
     if (r < 0)
         return r;
-    (void)fd_close(*fd); /* fd was only read */
+    (void)fd_close(*fd); /* the folder was only read */
     *fd = TAKE_FD(parent);
     *id = above;
     return !is_known(files, id, flags);
 }
 
-/* Syncs the names of the folder and of all folders above it, whoever made them. When it returns, the names are on the
- * disk, or in the list of deferred syncs. */
+/* Syncs the names of the folder and of all folders above it, whoever made them. When the function returns, the names
+ * are on the disk, or in the list of deferred syncs. */
 static int sync_way(FileStore *files, const char *folder, StorePutFlags flags)
 {
     KnownFolder id, first = {0};
@@ -199,7 +199,7 @@ static int sync_way(FileStore *files, const char *folder, StorePutFlags flags)
     return MIN(r, 0);
 }
 
-/* Works like mkdir -p. Changes folder, and restores it before it returns. */
+/* Works like mkdir -p. Changes the text `folder`, and restores it before returning. */
 static int make_folder(FileStore *files, char *folder)
 {
     struct stat st;
@@ -207,7 +207,7 @@ static int make_folder(FileStore *files, char *folder)
         return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 
     char *slash = strrchr(folder, '/');
-    if (slash && slash != folder) { /* not for a child of / */
+    if (slash && slash != folder) { /* the parent / always exists */
         *slash = '\0';
         int r = make_folder(files, folder);
         *slash = '/';
@@ -255,8 +255,8 @@ static int write_parts(int fd, const struct iovec *parts, size_t n_parts)
     return r;
 }
 
-/* Makes a temporary file for the object `name` in folder, and makes the folder if it does not exist. Returns its
- * descriptor or -errno. */
+/* Makes a temporary file for the object `name` in folder, and makes the folder if it does not exist. Returns the
+ * file's descriptor or -errno. */
 static int open_temporary(FileStore *files, char *folder, const char *name,
                           char temporary[static PATH_MAX])
 {
@@ -264,7 +264,7 @@ static int open_temporary(FileStore *files, char *folder, const char *name,
     for (int tries = 0; tries < FOLDER_TRIES; tries++) {
         int n = snprintf(temporary, PATH_MAX, "%s/" STORE_TEMPORARY "XXXXXX-%.*s", folder, n_name,
                          name);
-        assert(n < PATH_MAX); /* store_open() leaves room for it */
+        assert(n < PATH_MAX); /* store_open() leaves room for the name */
         int fd = mkostemps(temporary, n_name + 1, O_CLOEXEC);
         if (fd >= 0)
             return fd;
@@ -288,7 +288,8 @@ static int give_name(const char *temporary, const char *path, const char *folder
         (void)unlink(temporary); /* a leftover is removed by a sweep */
     if (r != -EEXIST)
         return r;
-    /* The object exists. The caller may build on it, but its writer may have crashed before it synced the name. */
+    /* The object exists, and the caller may rely on that. But the object's writer may have crashed before it synced the
+     * name, so the name is synced here. */
     int q = file_sync_folder(folder);
     return q < 0 ? q : r;
 }
@@ -296,7 +297,8 @@ static int give_name(const char *temporary, const char *path, const char *folder
 static int sync_object(FileStore *files, int *fd, const char *folder, StorePutFlags flags)
 {
     if (flags & STORE_DEFER) {
-        /* Starts writing without waiting, so that flush finds most of it done. This is only a hint, which may fail. */
+        /* Starts to write the file's data without waiting, so that the flush has little left to write. This call is
+         * only a hint, which may fail. */
         (void)sync_file_range(*fd, 0, 0, SYNC_FILE_RANGE_WRITE);
         if (defer(files, *fd, folder)) {
             *fd = -EBADF;
@@ -345,8 +347,8 @@ int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_
     r = sync_object(files, &fd, folder, flags);
     if (r == 0)
         r = fault("store.put.after");
-    /* The new name may still be lost, so remove it. An object that replaced an older one is kept: it
-     * is the only copy. */
+    /* The new name may still be lost, so remove it. An object that replaced an older object is
+     * kept: it is the only copy. */
     if (r < 0 && (flags & STORE_IF_ABSENT))
         (void)unlink(path); /* if this fails, the file stays: it is whole */
     return r < 0 ? error_errno(err, r, "cannot write %s/%s", store->uri, key) : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file.c - file://: each object is a file; file-put.c writes it.
  *
- * A deletion also removes the folders that it leaves empty; a put that loses its folder this way makes it again. A
- * single deletion is synced, delete_many() is not.
+ * A deletion also removes the folders that it leaves empty; a put that loses its folder this way makes the folder
+ * again. A single deletion is synced; the deletions of delete_many() are not.
  */
 #include "base/file.h"
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 
 #include <fcntl.h>
 
-enum { DEPTH_MAX = 32 }; /* maximum depth of folders; deeper ones mean a loop of links */
+enum { DEPTH_MAX = 32 }; /* maximum depth of folders; deeper folders mean a loop of links */
 
 int file_refuse(const Store *store, const char *key, int r, const char *what, Error *err)
 {
@@ -25,7 +25,7 @@ static int open_object(Store *store, const char *key, uint64_t *ret_bytes, Error
 {
     char path[PATH_MAX];
     file_path(file_store(store), key, path);
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang */
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (fd < 0)
         return file_refuse(store, key, -errno, "read", err);
 
@@ -159,7 +159,7 @@ static int list_entry(FileListing *l, int folder_fd, const char *folder_key, con
     char key[STORE_KEY_MAX + 1];
     int n = snprintf(key, sizeof(key), "%s%s%s", folder_key, *folder_key ? "/" : "", name);
     if (n >= (int)sizeof(key))
-        return 0; /* no store wrote this: keys are shorter */
+        return 0; /* no store wrote this file: keys are shorter */
 
     size_t common = MIN(strlen(key), strlen(l->prefix));
     if (strncmp(key, l->prefix, common) != 0)
@@ -298,8 +298,8 @@ static bool may_remove(const FileSweep *sweep, const char *folder, const char *n
            sweep->may_remove(sweep->context, path + strlen(sweep->files->folder) + 1);
 }
 
-/* Removes old temporary files and empty folders. A folder's time is read before its entries are removed, since their
- * removal updates it. */
+/* Removes old temporary files and empty folders. A folder's time is read before its entries are removed, since a
+ * removal updates the folder's time. */
 static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *ret_empty,
                         Error *err)
 {
@@ -319,7 +319,7 @@ static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *r
             continue;
         struct stat st;
         if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue; /* removed meanwhile */
+            continue; /* the entry was removed meanwhile */
         bool old = modified_usec(&st) <= sweep->before_usec;
         bool gone = false;
         if (S_ISDIR(st.st_mode)) {

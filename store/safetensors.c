@@ -29,7 +29,7 @@ static const struct {
     {"F8_E8M0", 1, SAFETENSORS_OTHER},     {"F8_E4M3FNUZ", 1, SAFETENSORS_OTHER},
     {"F8_E5M2FNUZ", 1, SAFETENSORS_OTHER},
 };
-/* The first of these types, in the enum's order, can also be written. */
+/* The types from the enum's first to SAFETENSORS_BF16 can also be written. */
 enum { WRITTEN_TYPES = SAFETENSORS_BF16 + 1 };
 
 struct Safetensors {
@@ -290,7 +290,7 @@ static json_t *entry_json(SafetensorsEntry *e, uint64_t *at)
         }
     }
     e->n_bytes = (uint64_t)e->n_elements * (uint64_t)dtypes[e->type].bytes;
-    e->offset = *at; /* relative to the data; corrected below */
+    e->offset = *at; /* relative to the data; the header's length is added later */
     *at += e->n_bytes;
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[e->type].name, "shape", shape,
                      "data_offsets", (json_int_t)e->offset, (json_int_t)*at);

@@ -2,7 +2,7 @@
 /* safetensors.h - reads and writes the header of a safetensors file with F32, F16 and BF16 tensors.
  *
  * Other programs' files may also have tensors of integers (position_ids), and of other types. A reader can choose to
- * list these as well; their types cannot be used for computing.
+ * list such tensors as well; their types cannot be used for computing.
  *
  * Ownership: safetensors_open() gives the caller a Safetensors, which does not refer to the header's bytes.
  * Units:     bytes and elements; little-endian.
@@ -20,9 +20,9 @@
 
 enum {
     SAFETENSORS_DIMS_MAX = 8,
-    SAFETENSORS_HEADER_MAX = 4 << 20, /* bytes; the format allows 100 MB */
+    SAFETENSORS_HEADER_MAX = 4 << 20, /* the largest header in bytes; the format allows 100 MB */
     SAFETENSORS_TENSORS_MAX = 1 << 13,
-    SAFETENSORS_VALUES_MAX = 1 << 17, /* values of the JSON */
+    SAFETENSORS_VALUES_MAX = 1 << 17, /* the largest number of values in a header's JSON */
     SAFETENSORS_FIRST_BYTES = 64,
 };
 
@@ -30,7 +30,7 @@ typedef enum SafetensorsType {
     SAFETENSORS_F32,
     SAFETENSORS_F16,
     SAFETENSORS_BF16,
-    SAFETENSORS_INTEGER, /* of any width, or BOOL; never written */
+    SAFETENSORS_INTEGER, /* integers of any width, or BOOL; never written */
     SAFETENSORS_OTHER,   /* other floats: F64, F8_E4M3, C64; never written */
 } SafetensorsType;
 
@@ -47,7 +47,7 @@ typedef struct SafetensorsEntry {
     int n_dims;
     int64_t dims[SAFETENSORS_DIMS_MAX];
     int64_t n_elements;
-    uint64_t offset, n_bytes; /* from the start of the file */
+    uint64_t offset, n_bytes; /* offset: from the start of the file */
 } SafetensorsEntry;
 
 typedef struct Safetensors Safetensors;

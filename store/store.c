@@ -426,7 +426,7 @@ static int fetch_ranges(Store *store, const char *key, uint64_t n_bytes, int fd,
 {
     StoreFetch f = {.store = store, .key = key, .n_bytes = n_bytes, .fd = fd};
     int r = fd_reserve(fd, n_bytes);
-    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* find a full disk before the transfer */
+    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* a full disk fails before the transfer */
         return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
     f.buffers = malloc((size_t)MIN(n_bytes, (uint64_t)FETCH_READS * FETCH_PIECE_BYTES) + 1);
     if (!f.buffers)

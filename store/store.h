@@ -38,7 +38,7 @@ typedef enum StorePutFlags {
 typedef struct StoreObject {
     char *key; /* relative to the store's URI */
     uint64_t n_bytes;
-    uint64_t modified_usec; /* time of its put, by the store's clock, since 1970 */
+    uint64_t modified_usec; /* time of the object's put since 1970, by the store's clock */
     char *version;          /* set only by store_list_versions() */
 } StoreObject;
 
@@ -78,9 +78,9 @@ int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_byt
                     Error *err);
 int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
 
-/* A read of a range while the caller does other work. The caller fills the first five fields. These, the store, and the
- * memory of key, buffer and events must not change until the read has ended: it was waited for, polled to its end, or
- * cancelled. Afterwards the buffer is not used any more, and the read may be begun again. */
+/* A read of a range while the caller does other work. The caller fills the first five fields. These fields, the store,
+ * and the memory of key, buffer and events must not change until the read has ended: it was waited for, polled to its
+ * end, or cancelled. Afterwards the buffer is not used any more, and the read may be begun again. */
 typedef struct StoreRead {
     const char *key;
     uint64_t offset;
@@ -89,7 +89,7 @@ typedef struct StoreRead {
     EventCount *events; /* signalled once, when store_read_poll() has a result; may be NULL */
     /* For the store only: */
     void *state;         /* data of the backend */
-    bool begun;          /* begun and not ended */
+    bool begun;          /* the read has begun and not ended */
     atomic_bool arrived; /* store_read_wait() would not wait for the network */
 } StoreRead;
 /* Begins a read; does not wait for the network. file:// reads only when the read is waited for or polled. */
@@ -123,14 +123,14 @@ int store_delete(Store *store, const char *key, Error *err);
  * other deletions, unless the store is unreachable; the first failure is returned. */
 int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
 /* Removes leftovers of crashed writers (temporary files, empty folders, unfinished multipart uploads) that were not
- * changed for older_than_usec. may_remove, if not NULL, decides for each: its key is that of the unfinished object, or
- * an empty folder's with '/' at its end. ret_removed may be NULL. */
+ * changed for older_than_usec. may_remove, if not NULL, decides for each leftover; `key` is the key of the unfinished
+ * object, or an empty folder's with '/' at its end. ret_removed may be NULL. */
 typedef bool (*StoreMayRemove)(void *context, const char *key);
 int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                 size_t *ret_removed, Error *err);
 
 /* Returns the free bytes for a new object: those that the file system below the URI has free for this user, even if the
- * store's folder does not exist yet. -EOPNOTSUPP on s3://, which does not report it. */
+ * store's folder does not exist yet. -EOPNOTSUPP on s3://, which does not report free space. */
 int store_free_bytes(const Store *store, uint64_t *ret, Error *err);
 
 /* Returns the object's path on this machine, for readers that map files; -EOPNOTSUPP on s3://. */

@@ -63,7 +63,7 @@ static void decode_elements(JsonReader *r, const Field *f, char *record)
     for (size_t i = 0; i < n; i++) {
         JsonReader element = json_get_element(r, f->name, array, i);
         field_table_read(&element, f->fields, f->n_fields, elements + i * f->element_bytes);
-        (void)json_close(&element); /* its error was passed on to r */
+        (void)json_close(&element); /* the error of `element`, if any, is passed on to r */
     }
 }
 
@@ -108,7 +108,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     case FIELD_OBJECT: {
         JsonReader inner = json_get_object(r, f->name, f->need);
         field_table_read(&inner, f->fields, f->n_fields, at);
-        (void)json_close(&inner); /* its error was passed on to r */
+        (void)json_close(&inner); /* the error of `inner`, if any, is passed on to r */
         break;
     }
     case FIELD_LIST:
@@ -120,7 +120,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
 
 void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void *record)
 {
-    if (!r->object) /* an optional object that is missing */
+    if (!r->object) /* the object is optional, and is missing */
         return;
     for (size_t i = 0; i < n_fields; i++)
         decode_field(r, &fields[i], record);
@@ -128,8 +128,8 @@ void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void 
 
 /* ---- writing ---- */
 
-/* Whether the member has the same value in both objects. Another writer may omit an optional member that is empty or 0;
- * this code always writes it. */
+/* Whether the old and our value of a member are the same. Another writer may omit an optional member that is empty or
+ * 0, so a missing old value counts as empty or 0. */
 static bool is_same_member(const json_t *old, const json_t *ours)
 {
     if (!old)
@@ -157,7 +157,8 @@ static bool is_in_identity(const char *fields, const char *name)
     return false;
 }
 
-/* Returns a copy of the old element with the same identity, to be overwritten; otherwise a new object. */
+/* Returns a copy of the old element with the same identity, to be overwritten; a new object if there is no such
+ * element. */
 static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
 {
     if (!f->identity || json_array_size(old_array) == 0)
@@ -199,7 +200,8 @@ static json_t *encode_object(json_t *object, const Field *f, const char *record)
     return value;
 }
 
-/* The last output of a process may be cut inside a character, or not be UTF-8 at all. */
+/* Repairs a text that JSON does not accept: the last output of a process may be cut inside a character, or not be UTF-8
+ * at all. */
 static json_t *encode_text(const char *text)
 {
     json_t *value = json_string(text);

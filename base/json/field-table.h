@@ -38,16 +38,16 @@ struct Field {
     const char *name; /* the key in the JSON object */
     FieldType type;
     JsonNeed need;            /* JSON_OPTIONAL: if the key is missing, the member keeps its value */
-    size_t offset;            /* of the member in the struct */
+    size_t offset;            /* where the member begins in the struct */
     size_t size;              /* TEXT, VERBATIM: bytes; LIST, ARRAY: maximum number of elements */
-    int64_t min, max;         /* of INT and INT64 */
-    const char *const *names; /* of CHOICE */
+    int64_t min, max;         /* INT, INT64: the smallest and the largest value */
+    const char *const *names; /* CHOICE: the texts of the values */
     size_t n_names;
     const Field *fields; /* OBJECT, LIST, ARRAY: the table of the inner struct */
     size_t n_fields;
-    size_t element_bytes, count_offset; /* of LIST and ARRAY */
-    /* LIST, ARRAY: the names, separated by blanks, of the fields that identify an element. A write keeps the unknown
-     * keys of the old element with the same identity. NULL: a write keeps nothing of old elements. */
+    size_t element_bytes, count_offset; /* LIST, ARRAY: an element's size; where the count is */
+    /* LIST, ARRAY: the names, separated by blanks, of the fields that identify an element. When an element is written,
+     * the unknown keys of the old element with the same identity are kept. NULL: nothing of old elements is kept. */
     const char *identity;
 };
 
@@ -55,5 +55,5 @@ void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void 
 /* Writes the record into object, which may hold an older version: keys without a row are kept, also in elements of
  * lists. */
 void field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record);
-/* Frees the allocated fields of the record; the caller must zero the struct. */
+/* Frees the allocated fields of the record; the caller must zero the struct afterwards. */
 void field_table_clear(void *record, const Field *fields, size_t n_fields);

@@ -6,7 +6,7 @@ JsonBuild json_build(void) { return (JsonBuild){.object = json_object()}; }
 
 void json_add(JsonBuild *b, const char *key, json_t *value)
 {
-    b->failed |= json_object_set_new(b->object, key, value) < 0; /* a NULL value fails, too */
+    b->failed |= json_object_set_new(b->object, key, value) < 0; /* also fails if value is NULL */
 }
 
 void json_add_text(JsonBuild *b, const char *key, const char *text)

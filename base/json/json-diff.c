@@ -28,7 +28,8 @@ static const char **names_of(const json_t *was, const json_t *is, size_t *ret_n)
         memory_zeroed(json_object_size(was) + json_object_size(is) + 1, sizeof(*names));
     const char *name;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)was, name, value) /* the objects are only read */
+    /* The casts are safe, because both objects are only read. */
+    json_object_foreach ((json_t *)(uintptr_t)was, name, value)
         names[n++] = name;
     json_object_foreach ((json_t *)(uintptr_t)is, name, value)
         names[n++] = name;
@@ -96,7 +97,7 @@ static void flatten(json_t *to, const char *path, int depth, json_t *json)
 json_t *json_flat(const json_t *json)
 {
     json_t *to = json_object();
-    flatten(to, "", 0, (json_t *)(uintptr_t)json); /* json is only read */
+    flatten(to, "", 0, (json_t *)(uintptr_t)json); /* the cast is safe: json is only read */
     return to;
 }
 
@@ -110,7 +111,7 @@ static char *value_text(const json_t *value, int digits)
                                                     JSON_REAL_PRECISION((size_t)digits) |
                                                     JSON_ENSURE_ASCII));
     const size_t n = strlen(text), begin = VALUE_BYTES / 3, end = VALUE_BYTES - begin - 3;
-    if (n > VALUE_BYTES) { /* the difference is mostly at the end of a path: keep both ends */
+    if (n > VALUE_BYTES) { /* only the middle is cut: paths differ mostly at the end */
         memcpy(text + begin, "...", 3);
         memmove(text + begin + 3, text + n - end, end + 1);
     }

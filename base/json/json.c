@@ -17,7 +17,8 @@ static void *give_memory(size_t n_bytes) { return memory_given(malloc(n_bytes));
 
 __attribute__((constructor)) static void guard_memory(void)
 {
-    json_set_alloc_funcs(give_memory, secret_free); /* frees wipe it: it may hold credentials */
+    /* secret_free() wipes each block, because a JSON text may hold credentials. */
+    json_set_alloc_funcs(give_memory, secret_free);
 }
 
 size_t json_mark_bytes(const char *text, size_t n_bytes)
@@ -32,7 +33,7 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
     text += n_mark;
     n_bytes -= n_mark;
     _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!root) { /* The text must not quote the input: a job may name any file. */
+    if (!root) { /* The error must not quote the input: a job may name any file. */
         char kind[128], *near = strstr(e.text, " near '");
         if (near)
             *near = '\0';

@@ -38,10 +38,10 @@ struct JsonReader {
     json_t *object; /* NULL: the object is absent, and no json_get_*() finds a value */
     JsonReader *parent;
     const char *source; /* file or etcd key, borrowed */
-    char path[96];      /* of the object: "train.optimizer"; "" for the root */
+    char path[96];      /* where the object is: "train.optimizer"; "" for the root */
     JsonMode mode;
     Error *error;
-    int r; /* the first error */
+    int r; /* the first error, a negative errno; 0: none */
     const char *asked[JSON_KEYS_MAX];
     size_t n_asked;
 };
@@ -53,9 +53,9 @@ static inline void json_decref_p(json_t **json) { json_decref(*json); }
 size_t json_mark_bytes(const char *text, size_t n_bytes);
 /* Parses a text that must be one JSON object, with or without a byte order mark; refuses duplicate keys. */
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
-/* Works like json_parse(), but first refuses a text with more than n_values of the characters { [ and
- * , which bound the number of its values. The check comes before any allocation, because `[],[],...`
- * takes 50 times its size in memory. */
+/* Works like json_parse(), but first refuses a text in which '{', '[' and ',' together occur more than n_values times:
+ * their count bounds the number of values. The check comes before any allocation, because a text like `[],[],...` takes
+ * 50 times its size in memory. */
 int json_parse_bounded(const char *source, const char *text, size_t n_bytes, size_t n_values,
                        json_t **ret, Error *err);
 int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err);
@@ -93,8 +93,8 @@ JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_
 typedef struct JsonFixed {
     const char *key, *value;
 } JsonFixed;
-/* Refuses the first key that is present with another value or null; compares numbers by value. A
- * missing key is good. */
+/* Refuses the first key that is present with another value, or with null; compares numbers by value. A missing key is
+ * accepted. */
 void json_check_fixed(JsonReader *r, const JsonFixed *fixed, size_t n);
 bool json_is_fixed(const JsonFixed *fixed, size_t n, const char *key);
 

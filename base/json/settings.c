@@ -49,7 +49,8 @@ static int override_set(json_t *overrides, const Setting *s, const char *value, 
     if (s->kind == SETTING_WHOLE) {
         json = json_integer(strtoll(value, (char **)&end, 10));
     } else if (s->kind == SETTING_INTEGER || s->kind == SETTING_NUMBER) {
-        json = json_real(strtod(value, (char **)&end)); /* NULL if it is not finite */
+        /* json_real() returns NULL if the number is not finite. */
+        json = json_real(strtod(value, (char **)&end));
     } else {
         json = json_string(value);
         end = NULL;
@@ -148,7 +149,7 @@ int settings_parse_arguments(const Settings *s, int argc, char *argv[], Settings
     options[FIXED + s->n] = (struct option){s->own, required_argument, NULL, OPTION_OWN};
 
     SettingsCall call = {.overrides = json_object()};
-    optind = 0; /* glibc: 0 restarts the scan, for a second call */
+    optind = 0; /* in glibc, 0 makes getopt_long() start anew, so this function may run twice */
     int option, r = 0;
     while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)
         r = parse_option(s, option, argv[optind - 1], &call, err);
@@ -176,7 +177,8 @@ static void keep(json_t **field, json_t *value)
     *field = json_incref(value);
 }
 
-/* In unit files, %d stands for $CREDENTIALS_DIRECTORY. Here text begins with "%d/". */
+/* Copies a text that begins with "%d/" to ret, with $CREDENTIALS_DIRECTORY in place of "%d", as systemd does in unit
+ * files. Returns false, with the error in r, if the file cannot be used. */
 static bool find_credential(JsonReader *r, const Setting *s, const char *text, char *ret,
                             size_t size)
 {
@@ -193,7 +195,7 @@ static bool find_credential(JsonReader *r, const Setting *s, const char *text, c
     return false;
 }
 
-/* Returns the string KEY=VALUE with a leading %d/ of VALUE replaced; NULL if it was refused. */
+/* Returns the string KEY=VALUE, in which a %d at the beginning of VALUE is replaced; NULL if the string was refused. */
 static json_t *read_pair(JsonReader *r, const Setting *s, size_t i, json_t *one)
 {
     char file[PATH_MAX];
@@ -263,10 +265,10 @@ static void read_file_name(JsonReader *r, const Setting *s, char *field)
     if (!json_get_string(r, s->key, JSON_OPTIONAL, &text) || strncmp(text, "%d/", 3) != 0)
         json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
     else
-        (void)find_credential(r, s, text, field, s->size); /* the call itself reports the error */
+        (void)find_credential(r, s, text, field, s->size); /* the error is in r */
 }
 
-/* If the key is absent, the field keeps its default. */
+/* Reads the value of one setting into its field. If the key is absent, the field keeps its default. */
 static void read_setting(JsonReader *r, const Setting *s, void *field)
 {
     switch (s->kind) {

@@ -22,17 +22,17 @@ typedef enum SettingKind {
     SETTING_WHOLE,   /* int64_t; only digits on the command line */
     SETTING_INTEGER, /* int64_t; the command line also accepts 1e9 */
     SETTING_NUMBER,  /* double */
-    SETTING_CHOICE,  /* int, index of one of max choices */
-    SETTING_LIST,    /* json_t *, array of at most max "KEY=VALUE"; the option may be repeated; a
+    SETTING_CHOICE,  /* int, the index of one of `max` choices */
+    SETTING_LIST, /* json_t *, array of at most `max` texts "KEY=VALUE"; the option may be repeated; a
                         value's leading %d/ works as in SETTING_FILE */
-    SETTING_TEXTS,   /* json_t *, array of at most max strings; the option may be repeated */
-    SETTING_MAP, /* json_t *, object of at most max strings; the option, KEY=VALUE, may be repeated */
+    SETTING_TEXTS, /* json_t *, array of at most `max` strings; the option may be repeated */
+    SETTING_MAP, /* json_t *, object of at most `max` strings; the option, KEY=VALUE, may be repeated */
 } SettingKind;
 
 typedef struct Setting {
     const char *key;
     SettingKind kind;
-    size_t offset, size; /* of the field in the program's struct */
+    size_t offset, size; /* where the field begins in the program's struct, and its bytes */
     double min, max;
     const char *help;
     bool reloads; /* the program adopts a new value without a restart */
@@ -53,16 +53,18 @@ typedef struct Setting {
 typedef struct Settings {
     const char *program, *version, *purpose;
     const Setting *table;
-    size_t n;                   /* at most JSON_KEYS_MAX */
-    int help_columns;           /* width of the option's name in --help */
-    const char *own, *own_help; /* the program's own option, with an argument; NULL: none */
-    const char *refusal;        /* the error text after getopt_long() has named an unknown option */
-    const char *stray[2];       /* the error text before and after a word that is not an option */
+    size_t n;         /* number of settings, at most JSON_KEYS_MAX */
+    int help_columns; /* width of the option's name in --help */
+    /* Name and help text of an option that only this program has; it takes an argument. NULL: none. */
+    const char *own, *own_help;
+    /* The error text for an unknown option, which getopt_long() has printed before. */
+    const char *refusal;
+    const char *stray[2]; /* the error text before and after a word that is not an option */
 } Settings;
 
 typedef struct SettingsCall {
-    const char *file;  /* --config; NULL: none */
-    bool check;        /* --check-config */
+    const char *file;  /* argument of --config; NULL: not given */
+    bool check;        /* whether --check-config was given */
     const char *own;   /* argument of the program's own option; NULL: not given */
     json_t *overrides; /* owned: the settings of the command line, under the file's keys */
 } SettingsCall;
@@ -70,12 +72,13 @@ typedef struct SettingsCall {
 /* Returns -ECANCELED after --help or --version, which only print text. */
 int settings_parse_arguments(const Settings *s, int argc, char *argv[], SettingsCall *ret,
                              Error *err);
-/* Accepts a zeroed call. */
+/* Frees what the call owns; a zeroed SettingsCall is allowed. */
 void settings_call_clear(SettingsCall *call);
-/* Reads the file, if there is one, then the overrides; a setting that is in neither keeps its value in *ret. */
+/* Reads the file, if there is one, then the overrides; a setting that neither of them has keeps its
+ * value in *ret. */
 int settings_load(const Settings *s, const char *file, json_t *overrides, void *ret, Error *err);
 /* Exchanges the settings that can be reloaded between the two structs, and logs the other keys whose values differ:
- * those need a restart. */
+ * a change of these keys needs a restart. */
 void settings_reload(const Settings *s, void *config, void *fresh);
 
 /* Reads the first line of a small file that a setting names (a password), without the line's end. */

@@ -14,7 +14,7 @@
 #ifndef EXACT_INTERNAL
 #define EXACT_INTERNAL static
 #endif
-#ifdef __CUDA_ARCH__ /* a GPU kernel has no room on its stack for messages; the caller keeps to the ranges */
+#ifdef __CUDA_ARCH__ /* a GPU kernel's stack has no room for assert() and its message */
 #define EXACT_ASSERT(x)
 #else
 #define EXACT_ASSERT(x) assert(x)

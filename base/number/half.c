@@ -11,12 +11,12 @@
 #include <immintrin.h>
 #endif
 
-enum { EXPONENT = 0x7c00 }; /* all ones: infinity or NaN */
+enum { EXPONENT = 0x7c00 }; /* the exponent's bits: all are set in infinity and NaN */
 
 float half_to_float(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
-    if (magnitude >= 0x7c00) /* infinity, or NaN with its quiet bit set */
+    if (magnitude >= 0x7c00) /* infinity stays infinity; a NaN gets its quiet bit */
         return float_from_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 |
                                (magnitude > 0x7c00 ? 0x400000 : 0));
     if (magnitude >= 0x400)
@@ -32,7 +32,7 @@ uint16_t half_from_float(float value)
     uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
-    if (magnitude >= 0x477ff000) /* rounds to 65536 or more */
+    if (magnitude >= 0x477ff000) /* the value rounds to 65536 or more, so the half is infinity */
         return (uint16_t)(sign | 0x7c00);
     if (magnitude >= 0x38800000) { /* normal: round away the lowest 13 bits */
         uint32_t odd = magnitude >> 13 & 1;

@@ -82,7 +82,7 @@ int hasher_new(Hasher **ret)
     hasher->state = XXH3_createState();
     if (!hasher->state)
         return -ENOMEM;
-    (void)XXH3_128bits_reset(hasher->state); /* fails only on NULL */
+    (void)XXH3_128bits_reset(hasher->state); /* fails only if the state is NULL */
     *ret = TAKE_PTR(hasher);
     return 0;
 }
@@ -100,7 +100,7 @@ void hasher_reset(Hasher *hasher) { (void)XXH3_128bits_reset(hasher->state); /* 
 
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes)
 {
-    (void)XXH3_128bits_update(hasher->state, data, n_bytes); /* fails only on NULL */
+    (void)XXH3_128bits_update(hasher->state, data, n_bytes); /* fails only if the state is NULL */
 }
 
 Hash hasher_digest(const Hasher *hasher) { return hash_of(XXH3_128bits_digest(hasher->state)); }

@@ -62,7 +62,8 @@ static void files_of_other_kinds_are_named(void **state)
     assert_int_equal(json_parse("a.json", "<html>", 6, &json, &err), -EINVAL);
     assert_non_null(strstr(err.text, "; it is an HTML page"));
     assert_int_equal(json_parse("a.json", "{\"a\": <html>}", 14, &json, &err), -EINVAL);
-    assert_null(strstr(err.text, "it is")); /* only JSON with a mistake: no format is named */
+    /* The text is JSON with a mistake, so no other format is named. */
+    assert_null(strstr(err.text, "it is"));
 }
 
 static void half_a_character_at_the_end_goes(void **state)
@@ -345,7 +346,7 @@ static void exact_functions_are_close_to_libm(void **state)
     assert_true(isnan(exact_exp(NAN)));
     assert_true(exact_exp(-1000) == 0);
 
-    /* The bits themselves: if they change, every run's weights change. */
+    /* The exact bits of some results: if a bit changes, every run's weights change. */
     double sample[] = {exact_exp(1.0), exact_log(10.0), exact_sin(1.0), exact_cos(1.0)};
     float pair[2];
     exact_normal_pair(0x12345678, 0x9abcdef0, pair);
@@ -404,7 +405,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
     assert_string_equal(line, "first");
     assert_int_equal(file_read_line(name, line, 4), 0);
-    assert_string_equal(line, "fir"); /* cut at the size of the buffer */
+    assert_string_equal(line, "fir"); /* the line is cut to the size of the buffer */
     assert_int_equal(file_write(name, "", 0, 0, &err), 0);
     assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
     assert_string_equal(line, "");

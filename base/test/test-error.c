@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-error.c - tests of Error: a text with its context, a code, and the exit code, of which the
- * first one set stays. */
+/* test-error.c - tests of Error: its text, to which callers add context, its code, and its exit code, which is not
+ * replaced once it is set. */
 #include "base/error.h"
 #include "base/test/testing.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-json-build.c - objects built key by key: their keys, the order of these, and which values make
- * the object NULL. */
+/* test-json-build.c - tests of objects that are built key by key: their keys, the order of the keys, and which values
+ * make the object NULL. */
 #include "base/json/json-build.h"
 
 #include "base/cleanup.h"

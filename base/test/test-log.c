@@ -90,7 +90,7 @@ static void only_the_format_makes_fields(_unused_ void **state)
     assert_false(has("JOB=other"));
 
     log_info("shown JOB=%s RANK=%d", "two words",
-             2); /* a blank ends a field, and "words" by itself is not one */
+             2); /* a blank ends a field, and "words" by itself is not a field */
     assert_true(has("RANK=2"));
     assert_null(strstr(entry, "\nJOB="));
 

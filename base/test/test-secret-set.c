@@ -86,7 +86,7 @@ static void test_base64(void **state)
             }
     }
     secret_set_clear(&set);
-    secret_set_add(&set, "\xc3\xbf\xc3\xbf\xc3\xbf\xc3\xbe"); /* "w7/Dv8O/w74=" */
+    secret_set_add(&set, "\xc3\xbf\xc3\xbf\xc3\xbf\xc3\xbe"); /* in base64: "w7/Dv8O/w74=" */
     assert_becomes("x=w7%2FDv8O%2fw74%3D.", "x=***.");
 }
 

@@ -39,7 +39,8 @@ static const char *load(const char *words, Config *ret, Error *err)
     *err = ERROR_INIT;
     SettingsCall call = {0};
     if (settings_parse_arguments(&settings, argc, argv, &call, err) == 0)
-        (void)settings_load(&settings, call.file, call.overrides, ret, err); /* the error: *err */
+        /* If the call fails, *err holds the error. */
+        (void)settings_load(&settings, call.file, call.overrides, ret, err);
     json_decref(call.overrides);
     return err->text;
 }

@@ -29,7 +29,7 @@ int __wrap_vasprintf(char **ret, const char *format, va_list ap) _printf_(2, 0);
 int __wrap_asprintf(char **ret, const char *format, ...) _printf_(2, 3);
 
 static struct {
-    atomic_uint left; /* allocations until the one that fails; 0: not armed */
+    atomic_uint left; /* the number, from now on, of the allocation that fails; 0: none */
     atomic_bool struck;
     bool anywhere;
     pthread_t thread;

@@ -29,8 +29,8 @@ typedef enum AllocLife {
     ALLOC_WRONG,
 } AllocLife;
 
-/* Runs life(n, arg) in a child process for n = 1, 2, ...; life() must call alloc_fail_at(n) or its like itself, and
- * alloc_struck() at the end. The sweep ends at the first run in which no allocation failed. A run may also end with
- * abort(), as json.c does. Returns how many runs failed. Fails the test, and prints n, if a run is wrong, leaks or
- * crashes, or if n exceeds max. */
+/* Runs life(n, arg) in a child process for n = 1, 2, ...; life() itself must call alloc_fail_at(n) or
+ * alloc_fail_at_anywhere(n), and alloc_struck() at the end. The sweep ends at the first run in which no allocation
+ * failed. A run may also end with abort(), as json.c does. Returns how many runs failed. Fails the test, and prints n,
+ * if a run is wrong, leaks or crashes, or if n exceeds max. */
 unsigned alloc_sweep(AllocLife (*life)(unsigned n, void *arg), void *arg, unsigned max);

@@ -14,7 +14,8 @@
 
 #include <malloc.h>
 
-enum { LEAKS_LIVES = 200, LEAKS_BLOCK = 24 }; /* every block of malloc() is larger */
+/* Every block that malloc() allocates has more than LEAKS_BLOCK bytes. */
+enum { LEAKS_LIVES = 200, LEAKS_BLOCK = 24 };
 
 static inline int64_t leaks_in_use(void)
 {

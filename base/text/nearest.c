@@ -31,7 +31,8 @@ static int distance_of(const char *a, size_t n_a, const char *b, size_t n_b)
     return last[n_b];
 }
 
-/* Words that differ only in digits, such as node7 and node9, name different things: this is not a slip. */
+/* Words that differ only in digits, such as node7 and node9, name different things: the
+ * difference is not a slip. */
 static bool differ_in_digits_alone(const char *a, const char *b)
 {
     while (*a && *b && (*a == *b || (is_digit(*a) && is_digit(*b)))) {

@@ -3,8 +3,8 @@
  * by slips of the fingers.
  *
  * A slip is one letter too many, too few or wrong, or two neighbours exchanged. A word of n letters may have
- * 1 + n / 4 slips. A beginning of at least two letters counts as one slip. Words that differ only in digits are not
- * similar: node7 is not node9.
+ * 1 + n / 4 slips. A typed word that is only the beginning of an offered word counts as one slip, if it has at least
+ * two letters. Words that differ only in digits are not similar: node7 is not node9.
  *
  * Ownership: a Nearest borrows the words.
  * Units:     bytes.

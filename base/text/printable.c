@@ -49,7 +49,8 @@ void printable_make(char *text) { printable_make_bytes(text, strlen(text)); }
 
 void printable_end(char *text)
 {
-    size_t n = strlen(text), n_more = 0; /* bytes after the first byte of the last character */
+    /* n_more: how many bytes the last character has after its first byte. */
+    size_t n = strlen(text), n_more = 0;
     while (n_more < n && ((unsigned char)text[n - n_more - 1] & 0xc0) == 0x80)
         n_more++;
     if (n_more == n)
@@ -113,7 +114,7 @@ void printable_shorten_paths(char *text, size_t n, const char *kept)
         char *before = memmem(path, length, left_out, DOTS);
         if (before && (before < path + HEAD / 2 || before + TAIL / 2 > path + length))
             before =
-                NULL; /* the path's own dots; only dots in the middle mean that it was shortened before */
+                NULL; /* these dots belong to the path: a path is shortened only in the middle */
         from = before ? MIN(from, before) : from;
         to = before ? MAX(to, before + DOTS) : to;
         while (from > path && is_inside(*from))

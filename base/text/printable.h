@@ -17,7 +17,7 @@
  * the direction of writing (such as U+202E), with '?' for each of its bytes. Replaces each line end (also U+2028) with
  * spaces. Call printable_end() first: the bytes of a cut character at the end count as bare bytes. */
 void printable_make(char *text);
-/* Removes an incomplete character at the end of a text that was cut: JSON does not accept it. */
+/* Removes an incomplete character at the end of a text that was cut: JSON accepts only whole characters. */
 void printable_end(char *text);
 /* Works like printable_make() on n bytes, which need no NUL. */
 void printable_make_bytes(char *text, size_t n);

@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum {
-    PART_BYTES_MIN = 8, /* minimum for a part of a URL: "v2" and "hooks" are not secrets */
+    /* The shortest part of a URL that counts as a secret: "v2" and "hooks" are not secrets. */
+    PART_BYTES_MIN = 8,
     ALIGNMENTS = 3,
 };
 
@@ -188,8 +189,8 @@ static size_t match_both(const char *p, const char *secret, size_t n, bool base6
 
 /* ---- base64 ---- */
 
-/* Returns those base64 characters that depend only on the secret, if `alignment` bytes precede it in its group of
- * three. */
+/* Returns those base64 characters that depend only on the secret, if `alignment` bytes of other text are before the
+ * secret in its first group of three bytes. */
 static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 {
     static const char alphabet[] =
@@ -258,7 +259,7 @@ void secret_set_take_out(const SecretSet *set, char *text)
             p++;
         while (base64 && to > text && is_base64(to[-1]))
             to--;
-        /* If another secret ended right here, its asterisks stand for both. */
+        /* If another secret ended right here, its asterisks stand for both secrets. */
         if (to - text < 3 || memcmp(to - 3, instead, 3) != 0) {
             memcpy(to, instead, 3);
             to += 3;

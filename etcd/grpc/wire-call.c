@@ -80,15 +80,16 @@ static ProtobufCMessage *buffer_unpack(grpc_byte_buffer *buffer,
 
 static void batch_start(WireCall *call, const grpc_op *ops, size_t n_ops, WireStage stage)
 {
-    assert(call->n_pending < WIRE_STAGES); /* one batch of each stage at a time */
+    assert(call->n_pending < WIRE_STAGES); /* at most one batch of each stage is pending */
     call->n_pending++;
-    /* gRPC orders these writes before those of its thread; the lock makes this visible to ThreadSanitizer. */
+    /* gRPC orders these writes before the writes of its own thread; the lock makes the order visible to
+     * ThreadSanitizer. */
     pthread_mutex_lock(&call->wire->lock);
     call->completions[stage] = (Completion){.call = call, .stage = stage};
     pthread_mutex_unlock(&call->wire->lock);
     grpc_call_error error =
         grpc_call_start_batch(call->call, ops, n_ops, &call->completions[stage], NULL);
-    assert(error == GRPC_CALL_OK); /* any other value is a misuse of the API */
+    assert(error == GRPC_CALL_OK); /* any other value reports a misuse of the API */
 }
 
 static void receive(WireCall *call)
@@ -196,7 +197,7 @@ static void received(WireCall *call)
     call->incoming = NULL;
 
     bool whole = message;
-    rpc_received(call->rpc, message); /* may cut this call */
+    rpc_received(call->rpc, message); /* rpc_received() may cut this call */
     if (whole)
         receive(call);
 }

@@ -34,7 +34,7 @@ typedef struct Completion {
 } Completion;
 
 struct Wire {
-    sd_event_source *wake; /* event source: wake_fd became readable */
+    sd_event_source *wake; /* event source that runs when wake_fd is readable */
     grpc_channel **channels;
     size_t n_channels;
     grpc_completion_queue *queue;

@@ -20,7 +20,7 @@ enum {
     PEM_BYTES_MAX = 1 << 20,
     /* Values in etcd have at most 1.5 MiB; a read reduces its page size if an answer is too large. */
     MESSAGE_BYTES_MAX = 16 << 20,
-    DRAIN_SEC = 20, /* a cancelled call ends at once; the bound only reveals our own bugs */
+    DRAIN_SEC = 20, /* a cancelled call ends at once; a longer wait is a bug in this code */
 };
 
 /* ---- completions ---- */
@@ -58,7 +58,8 @@ static void dispatch(Wire *wire)
     assert(!wire->dispatching);
     wire->dispatching = true;
     while (completion) {
-        Completion *next = completion->next; /* the last completion frees the WireCall */
+        /* Read first: the last completion of a WireCall frees the WireCall, of which it is a part. */
+        Completion *next = completion->next;
         wire_call_completed(completion);
         completion = next;
     }
@@ -186,7 +187,8 @@ static int open_all(Wire *wire, sd_event *event, const EtcdOptions *options,
     return 0;
 }
 
-/* gRPC logs a line for each failed connection. Only debug level: the relevant part is also in the status of the RPC. */
+/* gRPC logs a line for each failed connection. The line has only debug level, because its relevant part is also in the
+ * status of the RPC. */
 static void grpc_log(gpr_log_func_args *args)
 {
     log_debug("grpc: %s:%d: %s", args->file, args->line, args->message);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-endpoints.c - any text as the list of etcd's endpoints is either refused with an error, or each entry is
- * host:port. */
+/* fuzz-endpoints.c - any text as the list of etcd's endpoints is either refused with an error, or split into
+ * entries that all are host:port. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>

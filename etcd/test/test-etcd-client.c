@@ -116,7 +116,7 @@ static void test_comes_up_late(void **state _unused_)
 
     testing_etcd_kill(server, 0);
     testing_etcd_restart(server, 0);
-    if (put(client, &err) < 0) /* safe to retry: it was never sent */
+    if (put(client, &err) < 0) /* the client repeats the put, as it was never sent */
         fail_msg("%s", err.text);
 }
 
@@ -384,7 +384,7 @@ static void test_free_in_flight(void **state _unused_)
         EtcdElection *election = NULL;
         Error err = ERROR_INIT;
 
-        if (round < 2) /* rounds 0 and 1 are connected, the later ones are still connecting */
+        if (round < 2) /* rounds 0 and 1 are connected, later rounds are still connecting */
             assert_int_equal(get(client, &err), 0);
         if (round == 4)
             testing_etcd_freeze(server, 0);
@@ -456,7 +456,7 @@ static void test_memory(void **state _unused_)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), /* first, as memory of other tests would count */
+        cmocka_unit_test(test_memory), /* first: other tests' memory would count, too */
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_unknown_host),
         cmocka_unit_test(test_frozen),

@@ -73,7 +73,7 @@ static Candidate *candidate_new(sd_event *event, const EtcdOptions *options, con
     return candidate;
 }
 
-/* Writes as a leader does, guarded by the term that the candidate believes to have. Returns whether the guard held. */
+/* Writes as a leader does: the write is guarded by the candidate's key and term. Returns whether the guard held. */
 static bool guarded_write(Candidate *candidate, const char *key, int64_t term)
 {
     Error err = ERROR_INIT;
@@ -233,7 +233,7 @@ static void test_key_deleted(void **state _unused_)
     TESTING_RUN_UNTIL(event, only->election == NULL);
 }
 
-/* The leader of the election is not the leader of etcd: it stays when etcd's leader is killed. */
+/* The leader of the election is not the leader of etcd: the election's leader stays when etcd's leader is killed. */
 static void test_etcd_leader_dies(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);

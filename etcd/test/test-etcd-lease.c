@@ -18,8 +18,8 @@ typedef struct Client {
     Etcd *etcd;
     EtcdLease *lease;
     unsigned n_granted, n_renewed, n_lost, n_revoked;
-    int64_t id;             /* as last reported */
-    uint64_t deadline_usec; /* at the time of the last report */
+    int64_t id;             /* the lease's id, as last reported */
+    uint64_t deadline_usec; /* the lease's deadline at the last report */
     int revoke_result;
     bool free_in_handler;
 } Client;
@@ -121,12 +121,12 @@ static void test_renewed_then_expires(void **state _unused_)
     uint64_t begun_usec = clock_boottime_usec();
     TESTING_RUN_UNTIL(client->event, client->n_renewed == 12);
     assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC,
-                    40 * USEC_PER_SEC); /* each ttl / 4 */
+                    40 * USEC_PER_SEC); /* a renewal every quarter of the TTL */
     assert_true(etcd_lease_deadline_usec(client->lease) > clock_boottime_usec());
-    assert_true(key_is_there(client, "/alive")); /* after three TTLs */
+    assert_true(key_is_there(client, "/alive")); /* the key still exists after three TTLs */
     assert_int_equal(client->n_lost, 0);
 
-    client->lease = etcd_lease_free(client->lease); /* no more renewals */
+    client->lease = etcd_lease_free(client->lease); /* nobody renews the lease now */
     TESTING_RUN_UNTIL(client->event, !key_is_there(client, "/alive"));
     assert_true(clock_boottime_usec() > client->deadline_usec - 50000);
 }
@@ -140,7 +140,7 @@ static void test_revoke(void **state _unused_)
     put_under_lease(client, "/alive");
     assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
     assert_int_equal(etcd_lease_id(client->lease), 0);
-    client->lease = etcd_lease_free(client->lease); /* freed before the answer arrives */
+    client->lease = etcd_lease_free(client->lease); /* before the answer arrives */
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
     assert_int_equal(client->revoke_result, 0);
     assert_false(key_is_there(client, "/alive"));
@@ -156,7 +156,7 @@ static void test_revoke_by_its_id(void **state _unused_)
 
     put_under_lease(client, "/alive");
     const int64_t id = client->id;
-    client->lease = etcd_lease_free(client->lease); /* as at a process's end: the lease remains */
+    client->lease = etcd_lease_free(client->lease); /* the lease remains, as after a crash */
     assert_true(key_is_there(client, "/alive"));
     assert_int_equal(etcd_revoke(client->etcd, id, on_revoked, client, NULL), 0);
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
@@ -268,8 +268,8 @@ static void count_attempt(const char *method, int r, uint64_t took_usec _unused_
     attempts->n_renewals += r == 0;
 }
 
-/* One member is dead, and the two others are slow once each: the lease is then renewed by these two, and little time is
- * wasted on the dead member, which refuses at once. */
+/* One member is dead, and the two others are slow once each: the lease is then renewed by the slow members, and
+ * little time is wasted on the dead member, which refuses at once. */
 static void test_a_dead_member_is_not_tried_for_slow_ones(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -330,7 +330,7 @@ static void test_disk_of_the_leader_hangs(void **state _unused_)
     _cleanup_(client_freep) Client *observer = client_new(&elsewhere, 60);
     n_renewed = client->n_renewed;
     uint64_t until_usec = clock_boottime_usec() + 9 * USEC_PER_SEC;
-    TESTING_RUN_UNTIL(client->event, clock_boottime_usec() > until_usec); /* three TTLs */
+    TESTING_RUN_UNTIL(client->event, clock_boottime_usec() > until_usec); /* three TTLs pass */
     assert_int_equal(client->n_lost, 0);
     assert_true(client->n_renewed > n_renewed);
     assert_true(key_is_there(observer, "/alive"));
@@ -354,7 +354,7 @@ static void test_holder_freezes(void **state _unused_)
     pid_t self = getpid(), pid = fork();
 
     assert_true(pid >= 0);
-    if (pid == 0) { /* gRPC does not run in this process: earlier clients have shut it down */
+    if (pid == 0) { /* the child can use gRPC, which the parent has not started yet */
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != self)
             _exit(1);

@@ -83,7 +83,7 @@ static void expect_addresses(const char *list, size_t n, const char *const *want
     assert_int_equal(etcd->n_endpoints, n);
     for (size_t i = 0; i < n; i++)
         assert_string_equal(etcd->endpoints[i].address, wanted[i]);
-    assert_string_equal(etcd->endpoint_list, list); /* unchanged, for errors */
+    assert_string_equal(etcd->endpoint_list, list); /* the list is kept for error texts */
     assert_true(etcd->current < n);
     etcd = etcd_free(etcd);
 }
@@ -134,7 +134,7 @@ static void a_user_and_its_password_are_kept(void **state _unused_)
     etcd = etcd_free(etcd);
 }
 
-/* Clients with the same list of endpoints begin with a random one. */
+/* Clients with the same list of endpoints begin with a random endpoint. */
 static void the_first_endpoint_is_drawn(void **state _unused_)
 {
     bool seen[3] = {false};
@@ -274,7 +274,7 @@ static void a_password_is_what_its_file_holds(void **state _unused_)
     static const struct {
         const char *bytes;
         size_t n;
-        const char *password; /* NULL: refused */
+        const char *password; /* NULL: the file is refused */
         const char *text;
     } cases[] = {
         {"sesame \n", 8, "sesame ", NULL},

@@ -12,7 +12,7 @@
 static sd_event *event;
 static Etcd *etcd;
 
-/* How the next request begins and ends: results of the start and of the answer. */
+/* The results of the next request: `begins` of its start, `ends` of its answer. */
 static int begins, ends;
 static bool is_silent, succeeds;
 static EtcdKeyValue kvs[2];
@@ -53,7 +53,7 @@ static int ask(const char *key, EtcdRangeHandler range, EtcdTxnHandler txn, void
     (void)snprintf(asked_key, sizeof(asked_key), "%s", key);
     if (begins < 0)
         return begins;
-    *ret = (EtcdCall *)&waiter; /* any address of its own will do */
+    *ret = (EtcdCall *)&waiter; /* any unique address suffices: nobody follows it */
     if (!is_silent)
         assert_true(sd_event_add_defer(event, &source, give_answer, NULL) >= 0);
     return 0;
@@ -149,7 +149,7 @@ static void expect_two_keys(const EtcdAnswer *answer)
     const EtcdKeyValue *a = &answer->kvs[0], *b = &answer->kvs[1];
     assert_string_equal(a->key, "/a");
     assert_int_equal(a->n_value, 3);
-    assert_memory_equal(a->value, "x\0y", 4); /* with a NUL after it */
+    assert_memory_equal(a->value, "x\0y", 4); /* a NUL follows the value */
     assert_int_equal(a->create_revision, 2);
     assert_int_equal(a->mod_revision, 3);
     assert_int_equal(a->version, 4);
@@ -218,7 +218,7 @@ static void a_transaction_says_whether_it_was_done(_unused_ void **state)
         assert_int_equal(answer->succeeded, succeeds);
         expect_two_keys(answer);
         answer_with_two_keys();
-        assert_int_equal(run_txn(NULL, NULL), 0); /* for a caller that needs no answer */
+        assert_int_equal(run_txn(NULL, NULL), 0); /* a caller may need no answer */
     }
 }
 
@@ -260,7 +260,7 @@ static void expect_failures(int wanted, const char *text)
         assert_int_equal(err.code, wanted);
         if (!strstr(err.text, text))
             fail_msg("\"%s\" is not in \"%s\"", text, err.text);
-        assert_int_equal(wait_for(i, &answer, NULL), wanted); /* for a caller that needs no text */
+        assert_int_equal(wait_for(i, &answer, NULL), wanted); /* a caller may need no error text */
     }
 }
 
@@ -314,7 +314,7 @@ static void a_loop_that_is_told_to_exit_ends_the_wait(_unused_ void **state)
                 0);
     assert_int_equal(etcd_get_wait(etcd, "/k", false, &answer, &err), -ECANCELED);
     assert_null(answer);
-    assert_int_equal(n_freed, 1); /* cancelled, so that no handler runs later */
+    assert_int_equal(n_freed, 1); /* the call was cancelled, so that no handler runs later */
     assert_non_null(strstr(err.text, "cannot wait"));
     sd_event_source_disable_unref(source);
 }

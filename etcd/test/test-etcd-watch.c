@@ -15,7 +15,7 @@ typedef struct Told {
     char text[1 << 17];
     size_t n_empty; /* number of lists without a change */
     size_t n_calls, n_initial, n_events, n_bytes;
-    int64_t revision; /* of the last call */
+    int64_t revision; /* the revision of the handler's last call */
     EtcdWatch **free_in_handler;
 } Told;
 
@@ -278,7 +278,7 @@ static void test_compaction_while_disconnected(void **state _unused_)
     put(client, "/w/changed", "1");
     put(client, "/w/same", "1");
     TESTING_RUN_UNTIL(client->event, told->n_calls == 5);
-    testing_etcd_compact(server); /* the watch is connected: nothing happens */
+    testing_etcd_compact(server); /* the compaction has no effect on a connected watch */
     put(client, "/w/same", "2");
     TESTING_RUN_UNTIL(client->event, told->n_calls == 6);
 
@@ -325,7 +325,8 @@ static void test_leader_dies(void **state _unused_)
     assert_string_equal(client->told.text, expected);
 }
 
-/* One of the three members is the client's, one is the leader. Reads and the watch continue within seconds. */
+/* Each of the three members freezes in turn, also the member that the client uses and etcd's leader. Reads and the
+ * watch continue within seconds. */
 static void test_each_member_freezes(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -380,8 +381,8 @@ static void test_silent_stream(void **state _unused_)
     }
 }
 
-/* The peers of the only endpoint freeze, so it has no leader: the watch disconnects, and reads time out. Both work
- * again after the thaw. */
+/* The peers of the only endpoint freeze, so the endpoint has no leader: the watch disconnects, and reads time out. The
+ * watch and reads work again after the thaw. */
 static void test_without_quorum(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);

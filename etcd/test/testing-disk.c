@@ -39,13 +39,15 @@ static void _noreturn_ serve(int listener, pid_t program)
     for (;;) {
         struct seccomp_notif asked = {0};
         if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) < 0) {
-            if (errno == EINTR || errno == ENOENT) /* the program was interrupted; it calls again */
+            /* A signal interrupted this call, or the program's sync, which the program then repeats. */
+            if (errno == EINTR || errno == ENOENT)
                 continue;
             _exit(0);
         }
         struct seccomp_notif_resp answer = {.id = asked.id,
                                             .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-        (void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer); /* fails after an interruption */
+        /* This call fails if a signal has ended the sync meanwhile. */
+        (void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     }
 }
 
@@ -59,5 +61,5 @@ void testing_disk_attach(int report)
     if (disk == 0)
         serve(listener, program);
     if (disk < 0 || fd_write_all(report, &disk, sizeof(disk)) < 0)
-        _exit(126); /* without the helper, its syncs would fail */
+        _exit(126); /* without the helper, the program's syncs would fail */
 }

@@ -3,7 +3,7 @@
  *
  * Each sync of the program waits for a helper process (seccomp's user notification), which lets the sync continue. When
  * the helper is stopped with SIGSTOP, the disk seems to hang: the program's other threads run and
- * its sockets answer, but none of its data reaches stable storage. SIGCONT ends this.
+ * its sockets answer, but none of its data reaches stable storage. SIGCONT ends the hang.
  *
  * Ownership: the helper ends with the program.
  * Units:     none.

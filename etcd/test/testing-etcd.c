@@ -32,7 +32,7 @@ enum {
 };
 
 typedef struct Member {
-    pid_t pid, disk; /* disk: 0 without TESTING_ETCD_DISKS */
+    pid_t pid, disk; /* disk: the helper of testing-disk.h; 0: none */
     bool frozen;
     int client_port, peer_port, metrics_port;
     char endpoint[32];
@@ -86,7 +86,7 @@ static void _noreturn_ _printf_(2, 3) give_up(const TestingEtcd *etcd, const cha
 /* ---- processes ---- */
 
 /* Starts a program. If ret_disk is not NULL, the program's disk can be stopped; *ret_disk is the pid of the helper
- * (testing-disk.h), 0 without one. */
+ * (testing-disk.h), or 0 if there is no helper. */
 static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *output, pid_t *ret_disk)
 {
     int report[2] = {-EBADF, -EBADF};
@@ -111,7 +111,7 @@ static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *outp
         _exit(126);
     if (ret_disk)
         testing_disk_attach(report[1]);
-    (void)setenv("ETCDCTL_API", "3", 1); /* fails only without memory; etcdctl then reports it */
+    (void)setenv("ETCDCTL_API", "3", 1); /* fails only without memory; then etcdctl fails, too */
     execvp(args[0], args);
     _exit(127);
 }
@@ -403,7 +403,7 @@ static void ctl_or_give_up(TestingEtcd *etcd, bool user, va_list ap)
     if (ctl(etcd, endpoints, output, user, ap) != 0) {
         char *said = NULL;
         size_t n;
-        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* only for the message */
+        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* for the error message */
         give_up(etcd, "etcdctl failed: %s", said ? said : "");
     }
 }

@@ -25,7 +25,7 @@ typedef struct TestingEtcd TestingEtcd;
 
 typedef enum TestingEtcdFlags {
     TESTING_ETCD_TLS = 1 << 0,   /* clients and members must show a certificate */
-    TESTING_ETCD_AUTH = 1 << 1,  /* user "root", password "secret" */
+    TESTING_ETCD_AUTH = 1 << 1,  /* clients must log in: user "root", password "secret" */
     TESTING_ETCD_DISKS = 1 << 2, /* members sync, to disks that can be stopped */
 } TestingEtcdFlags;
 
@@ -38,12 +38,12 @@ DEFINE_CLEANUP(TestingEtcd, testing_etcd_stop)
 EtcdOptions testing_etcd_options(const TestingEtcd *etcd);
 const char *testing_etcd_endpoints(const TestingEtcd *etcd);               /* "host:port,..." */
 const char *testing_etcd_endpoint(const TestingEtcd *etcd, size_t member); /* "host:port" */
-const char *testing_etcd_folder(const TestingEtcd *etcd); /* ca.pem, client.pem, client.key, logs */
+const char *testing_etcd_folder(const TestingEtcd *etcd); /* has ca.pem, client.pem, client.key */
 pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member); /* 0 while the member is dead */
 
-void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL; waits for the end */
-void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* with its old data; does not wait */
-void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* SIGSTOP */
+void testing_etcd_kill(TestingEtcd *etcd, size_t member); /* sends SIGKILL and waits for its end */
+void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* keeps its data; does not wait */
+void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* sends SIGSTOP */
 void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
 /* For TESTING_ETCD_DISKS, if testing_etcd_has_disks(): while a disk is stopped, the member's syncs wait, and the rest
  * of the member continues. */

@@ -11,7 +11,7 @@
 
 enum {
     THREADS_MAX = 16,
-    WAITING_MAX = 256, /* further puts wait for room */
+    WAITING_MAX = 256, /* the largest number of puts that wait; further callers wait for room */
 };
 
 typedef struct S3Deferred {
@@ -73,7 +73,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Starts one more thread if all are busy. Returns false if there is no thread: then the caller must do the put. */
+/* Starts one more thread if all threads are busy. Returns false if there is no thread: then the caller must do the
+ * put. */
 static bool ensure_thread(S3Deferral *d)
 {
     if (d->n_running + d->n_waiting >= d->n_threads && d->n_threads < THREADS_MAX &&
@@ -98,7 +99,7 @@ int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_p
     if (threads) {
         while (d->n_waiting == WAITING_MAX)
             (void)pthread_cond_wait(&d->changed,
-                                    &d->lock); /* cannot fail; ends since each put has a deadline */
+                                    &d->lock); /* the wait ends, as each put has a deadline */
         d->waiting[(d->first + d->n_waiting++) % WAITING_MAX] = put;
         (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
     }
@@ -114,7 +115,7 @@ int s3_flush(Store *store, Error *err)
     S3Deferral *d = s3_store(store)->deferral;
     (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
     while (d->n_waiting > 0 || d->n_running > 0)
-        (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail; each put has a deadline */
+        (void)pthread_cond_wait(&d->changed, &d->lock); /* the wait ends: puts have deadlines */
     Error failure = d->failure;
     d->failure = ERROR_INIT;
     (void)pthread_mutex_unlock(&d->lock); /* cannot fail */
@@ -141,7 +142,7 @@ S3Deferral *s3_deferral_free(S3Deferral *d)
     if (d->n_threads > 0)
         atomic_store(&d->s3->ending, true); /* the caller did not flush these puts */
     for (size_t i = 0; i < d->n_threads; i++)
-        (void)pthread_join(d->threads[i], NULL); /* a thread of this file, not joined yet */
+        (void)pthread_join(d->threads[i], NULL); /* the thread was not joined yet */
     assert(d->n_running == 0);
     for (; d->n_waiting > 0; d->n_waiting--, d->first = (d->first + 1) % WAITING_MAX)
         deferred_clear(&d->waiting[d->first]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* delete.c - deletes one object, or a thousand with one request.
  *
- * If that request fails, or the server does not support it, the objects of this batch are
- * deleted one by one: that reports each object's own error.
+ * If a request for many objects fails, or the server does not support such requests, the objects of the batch are
+ * deleted one by one, so that each object's own error is reported.
  */
 #include "store/s3/s3-internal.h"
 
@@ -68,7 +68,8 @@ static int batch_body(const S3Store *s3, const char *const *keys, size_t n_keys,
     return fclose(out) != 0 || failed ? -ENOMEM : 0;
 }
 
-/* Deletes up to a thousand objects with one request. -EBADMSG: not supported, or not all objects were deleted. */
+/* Deletes up to a thousand objects with one request. -EBADMSG: the server does not support this, or did not
+ * delete all objects. */
 static int delete_batch(S3Store *s3, const char *const *keys, size_t n_keys, Error *err)
 {
     _cleanup_free_ char *body = NULL;
@@ -120,7 +121,7 @@ int s3_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *
             int q = s3_delete(store, keys[i], first < 0 ? NULL : err);
             first = first < 0 ? first : q;
             if (q == -EHOSTUNREACH)
-                return first; /* each further one would wait as long */
+                return first; /* each further deletion would wait as long */
         }
         if (r < 0 && r != -EBADMSG)
             return first < 0 ? first : r;

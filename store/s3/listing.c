@@ -10,11 +10,11 @@
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 8 << 20, /* 1,000 names of 1,024 bytes, each byte as %XX, and XML around them */
+    PAGE_BYTES = 8 << 20, /* enough for 1,000 names of 1,024 bytes, each byte as %XX, and the XML */
     EMPTY_PAGES_MAX = 1000,
 };
 
-/* Replaces *page by the next page, or by the first one if *page is empty. */
+/* Replaces *page by the next page, or by the first page if *page is empty. */
 static int turn_page(S3Store *s3, bool uploads, const char *prefix, uint64_t patience_usec,
                      ReplyPage *page, int64_t *ret_date, Error *err)
 {
@@ -23,7 +23,7 @@ static int turn_page(S3Store *s3, bool uploads, const char *prefix, uint64_t pat
                                  {"max-keys", "1000"},
                                  {"prefix", prefix},
                                  {"continuation-token", page->next}};
-    /* Without encoding-type: Ceph (16.2) obeys it here, but its answer does not say so. */
+    /* encoding-type is not sent: Ceph (16.2) would encode the names of this list, but not report that it did. */
     const S3Pair of_uploads[] = {{"uploads", NULL},
                                  {"max-uploads", "1000"},
                                  {"prefix", prefix},
@@ -174,7 +174,7 @@ int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, 
 {
     S3Store *s3 = s3_store(store);
     const uint64_t patience_usec = s3->options->deadline_usec;
-    S3Name scratch; /* prefix of scratch objects that a crashed probe.c left */
+    S3Name scratch; /* name prefix of the scratch objects that crashed probes left */
     S3Sweep sweep = {.s3 = s3,
                      .prefix = s3->prefix,
                      .older_than_usec = older_than_usec,

@@ -3,12 +3,12 @@
  *
  * All parts except the last have the same size (R2 requires this). The server has a fixed cost per part,
  * so a large object has a few large parts rather than many.
- * Their bodies are slices of the caller's iovecs. If any step fails, the upload is aborted; if the
+ * The bodies of the parts are slices of the caller's iovecs. If any step fails, the upload is aborted; if the
  * server cannot be reached for that, a sweep aborts it later.
  *
  * If the answer to the creation was lost and the creation was tried again, there may be another upload with an
- * unknown id. Then all uploads of this name that began meanwhile are aborted. If one of them
- * belongs to another writer of the same name, that writer finds no upload, and starts again.
+ * unknown id. Then all uploads of this name that began meanwhile are aborted. If one of these
+ * uploads belongs to another writer of the same name, that writer finds no upload, and starts again.
  */
 #include "base/clock.h"
 #include "base/fault.h"
@@ -18,7 +18,8 @@
 
 enum {
     PARTS_ENOUGH = 8, /* target number of parts, unless a part would exceed PART_BYTES_MOST */
-    PART_BYTES_MOST = 64 << 20, /* limits the cost of a retry; may be exceeded, see S3_PARTS_MAX */
+    /* Limits the cost of a retry. A part is larger only if the options or S3_PARTS_MAX require it. */
+    PART_BYTES_MOST = 64 << 20,
     WINDOW_MAX = 64,
     ABORT_SEC = 10,
     REPLY_MAX = 64 << 10,
@@ -194,7 +195,7 @@ static int create(Upload *u, Error *err)
                          .headers = headers,
                          .n_headers = n_headers,
                          .text_max = REPLY_MAX,
-                         .repeatable = true, /* see u->orphan */
+                         .repeatable = true, /* u->orphan notes a second upload */
                          .stop = &put->s3->ending};
     u->begun_usec = clock_boottime_usec();
     int r = s3_do(put->s3->client, &request, NULL);
@@ -229,7 +230,7 @@ static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
 }
 
 /* Completes the upload. -EAGAIN: the upload does not exist any more, maybe because it was completed and the answer was
- * lost; or a 200 had an error in its body. */
+ * lost; or a reply with status 200 had an error in its body. */
 static int complete(Upload *u, Error *err)
 {
     const S3Put *put = u->put;
@@ -281,7 +282,7 @@ int s3_abort(S3Store *s3, const char *name, const char *id, Error *err)
 
 typedef struct Orphans {
     const Upload *upload;
-    uint64_t age_usec; /* time since our creation began */
+    uint64_t age_usec; /* time since this put began to create its upload */
 } Orphans;
 
 static int abort_orphan(void *context, const ReplyEntry *found, int64_t server_date, Error *err)
@@ -292,7 +293,8 @@ static int abort_orphan(void *context, const ReplyEntry *found, int64_t server_d
         server_date > 0 ? (uint64_t)server_date * USEC_PER_SEC : clock_realtime_usec();
     if (strcmp(found->key, put->name.text) != 0 ||
         (o->upload->id && strcmp(found->id, o->upload->id) == 0) ||
-        found->usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* two times, in whole seconds */
+        /* The two seconds are there because both times are in whole seconds. */
+        found->usec + o->age_usec + 2 * USEC_PER_SEC < now_usec)
         return 0;
     return s3_abort(put->s3, found->key, found->id, err);
 }

@@ -9,7 +9,7 @@
  *   the same PUT again                          412: the server obeys the header; success, or refused as
  *                                               unknown: it does not
  *
- * The first is omitted if the options set whether to send checksums. If the server cannot be
+ * The first PUT is omitted if the options set whether to send checksums. If the server cannot be
  * reached, or refuses our identity, the probe fails, and the next put probes again.
  */
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { SITES_MAX = 16 }; /* maximum that is stored; further sites are probed each time */
+enum { SITES_MAX = 16 }; /* how many results are stored; further sites are probed each time */
 #define BRIEF_USEC (2 * USEC_PER_SEC)
 
 typedef struct Site {
@@ -43,7 +43,8 @@ static bool is_bad_digest(const S3Request *request)
     return strcmp(code, "BadDigest") == 0 || strcmp(code, "XAmzContentChecksumMismatch") == 0;
 }
 
-/* Puts the scratch object. -EEXIST: refused since it exists. -EBADMSG: refused as invalid or unknown. */
+/* Puts the scratch object. -EEXIST: the server refused the put since the object exists. -EBADMSG: the server refused
+ * the header as invalid or unknown. */
 static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
                        uint64_t patience_usec, Error *err)
 {
@@ -88,8 +89,8 @@ static int try_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     return 0;
 }
 
-/* Only this process knows the name, so an existing object is ours. Even the first put may find it,
- * from try_checksum(). */
+/* Only this process knows the name, so an existing object is ours. Even the first put may find the
+ * object, because try_checksum() may have put it. */
 static int try_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
 {
     int r = 0;
@@ -149,7 +150,7 @@ int s3_probe(S3Store *s3, S3Abilities *ret, Error *err)
     const Site *site = site_find(s3);
     if (site) {
         can = site->can;
-    } else if (s3->probe_failed_usec > begun_usec) { /* while this thread waited */
+    } else if (s3->probe_failed_usec > begun_usec) { /* another thread's probe failed */
         r = error_set(err, s3->probe_failure.code, "%s", s3->probe_failure.text);
     } else if ((r = probe_store(s3, &can, &s3->probe_failure)) == 0) {
         site_keep(s3, &can);

@@ -43,7 +43,7 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
     return 0;
 }
 
-/* Returns 0 if this put wrote the existing object, -EEXIST if another writer did, -ENOENT if there is none. */
+/* Returns 0 if this put wrote the existing object, -EEXIST if another writer did, -ENOENT if no object exists. */
 static int look(const S3Put *put, Error *err)
 {
     S3Request head = {.method = S3_HEAD,

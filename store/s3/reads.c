@@ -16,7 +16,7 @@
 enum {
     READ_TRIES = 3,    /* tries to read an object that changes */
     CHECK_TRIES = 5,   /* tries to read an object that does not match its ETag */
-    SAME_BELIEVED = 3, /* number of equal results in a row that are accepted */
+    SAME_BELIEVED = 3, /* so many equal results in a row are accepted despite the ETag */
 };
 
 /* A read in progress. */
@@ -96,7 +96,7 @@ static bool is_one_version(const Ranges *ranges)
     return true;
 }
 
-/* Called with the store's lock when the last request is done. Returns false if it started the read again. */
+/* Called with the store's lock when the last request is done. Returns false if the read was started again. */
 static bool settle(Ranges *ranges)
 {
     assert(ranges->n_left == 0);
@@ -168,7 +168,7 @@ int s3_read_wait(Store *store, StoreRead *read, Error *err)
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     while (!atomic_load(&read->arrived))
         (void)pthread_cond_wait(&s3->finished,
-                                &s3->lock); /* cannot fail; requests have deadlines */
+                                &s3->lock); /* cannot fail; each request has a deadline */
     assert(ranges->read == read && ranges->n_left == 0);
     (void)pthread_mutex_unlock(&s3->lock); /* cannot fail */
     int r = ranges->r < 0 ? error_set(err, ranges->r, "%s", ranges->err.text) : 0;
@@ -236,13 +236,13 @@ static bool is_of_etag(const char *etag, const char *data, size_t n_bytes, char 
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     if (strlen(etag) != 32 || EVP_Digest(data, n_bytes, digest, &n, EVP_md5(), NULL) != 1)
-        return true; /* if EVP_Digest() fails: this machine forbids MD5 */
+        return true; /* EVP_Digest() fails on a machine that forbids MD5 */
     return strcasecmp(etag, hash_format_bytes(digest, n, ret_md5)) == 0;
 }
 
-/* Reads an object with one request. If the bytes do not match the ETag, they were damaged in transit, or the ETag is
- * not an MD5 and the server does not report that. So they are read again; the same bytes three times in a row are
- * accepted. */
+/* Reads an object with one request. If the bytes do not match the ETag, the bytes were damaged in transit, or the
+ * ETag is not an MD5 although the server does not say so. So the object is read again; the same bytes three times in a
+ * row are accepted. */
 static int get_checked(S3Store *s3, S3Request *request)
 {
     char md5[33] = "", last[33] = "";

@@ -42,7 +42,7 @@ typedef struct S3Store {
     pthread_cond_t finished;    /* broadcast when a read has arrived */
     atomic_bool ending;         /* store_free() runs: puts in progress are cancelled */
     Error probe_failure;        /* error of the last failed probe; under probe.c's lock */
-    uint64_t probe_failed_usec; /* when it failed; under probe.c's lock */
+    uint64_t probe_failed_usec; /* when that probe failed; under probe.c's lock */
 } S3Store;
 
 static inline S3Store *s3_store(Store *store) { return (S3Store *)store; }
@@ -65,7 +65,7 @@ uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
 
 typedef struct S3Put {
     S3Store *s3;
-    const char *key; /* relative to the store; for texts */
+    const char *key; /* relative to the store; only for error texts */
     S3Name name;
     const struct iovec *parts;
     size_t n_parts;
@@ -73,7 +73,7 @@ typedef struct S3Put {
     StorePutFlags flags;
     S3Abilities can;
     char mark[S3_PUT_MARK_BYTES]; /* an object with this mark was written by this put */
-    uint64_t deadline_usec;       /* after it, the put does not start again */
+    uint64_t deadline_usec;       /* after this time, the put does not start again */
 } S3Put;
 
 /* Puts an object, and returns only when it is known whether the object was written. */

@@ -3,7 +3,7 @@
  * other functions are in put.c, multipart.c, defer.c, probe.c, reads.c, listing.c and delete.c.
  *
  * The name of an object is the bytes of prefix, "/" and key, whatever they are. The client (client.h)
- * signs, retries and judges single requests; these files implement what needs several.
+ * signs, retries and judges single requests; these files implement operations that need several requests.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -143,7 +143,7 @@ int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err
     s3->deferral = s3_deferral_new(s3);
     int r = open_client(&s3->client, err);
     if (r < 0) {
-        (void)s3_free(&s3->store); /* only partly initialized */
+        (void)s3_free(&s3->store); /* the store is only partly initialized */
         return error_prefix(err, r, "store s3://%s/%s", bucket, prefix);
     }
     s3->options = s3_client_options(s3->client);

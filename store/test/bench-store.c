@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-store.c - transfers whole objects as the trainer does; ops/bench --store measures it from outside.
+/* bench-store.c - transfers whole objects as the trainer does; ops/bench --store measures this program from outside.
  *
  *     bench-store put URI FILE...            deferred puts of all files under their names, one flush
  *     bench-store fill URI KEY BYTES         a deferred put that repeats one buffer

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-safetensors.c - any bytes as a safetensors file are either refused, or every tensor lies inside the file. */
+/* fuzz-safetensors.c - any bytes as a safetensors file are either refused, or parsed so that each tensor lies
+ * inside the file. */
 #include "store/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);

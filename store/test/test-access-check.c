@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-access-check.c - stores that can be used, stores that cannot, a store that another machine does not see, and one
- * that hangs. */
+/* test-access-check.c - stores that can be used, stores that cannot be used, a store that another machine does not see,
+ * and a store that hangs. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -48,9 +48,9 @@ static void a_good_store_is_left_as_it_was(_unused_ void **state)
     make("good");
     assert_int_equal(try_one("good", STORE_TRY_WRITE, "").r, 0);
     (void)snprintf(path, sizeof(path), "%s/good", folder);
-    assert_int_equal(rmdir(path), 0); /* it must be empty */
+    assert_int_equal(rmdir(path), 0); /* fails unless the folder is empty */
     assert_int_equal(try_one("new", STORE_TRY_WRITE, "").r, 0);
-    assert_false(exists("new")); /* made, and removed again */
+    assert_false(exists("new")); /* the try made the folder, and removed it again */
     StoreTry t = try_one("new", STORE_TRY_MARK, "m");
     assert_int_equal(t.r, -ENOENT);
     assert_true(t.is_missing);

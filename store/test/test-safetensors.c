@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-safetensors.c - a written header is read back; an invalid one is refused with the tensor's name. */
+/* test-safetensors.c - a written header is read back; an invalid header is refused with the tensor's name. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "store/safetensors.h"
@@ -194,7 +194,7 @@ static void test_other_types(void **state)
     }
 }
 
-/* A file that is not a safetensors file at all is a wrong file; one with missing bytes is damaged. */
+/* A file that is not a safetensors file at all is a wrong file; a safetensors file with missing bytes is damaged. */
 static void test_kinds(void **state)
 {
     (void)state;

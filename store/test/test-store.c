@@ -225,7 +225,7 @@ static void test_large(void **state)
     char *got = NULL;
     size_t n;
     uint64_t n_bytes;
-    /* pieces whose borders are not those of the parts, and one empty piece */
+    /* pieces that do not end where the parts end, and one empty piece */
     const struct iovec parts[] = {{large, 100},
                                   {NULL, 0},
                                   {large + 100, 7 << 20},
@@ -384,7 +384,7 @@ static void test_many(void **state)
 
     bool promised;
     assert_int_equal(store_puts_if_absent(store, &promised, &err), 0);
-    assert_int_equal(promised, !is_swift); /* its s3api refuses If-None-Match: * */
+    assert_int_equal(promised, !is_swift); /* Swift refuses If-None-Match: * */
 
     assert_int_equal(put_text(store, "many/y", text, 0, &err), 0);
     static const char *const keys[] = {"many/x", "many/none", "many/y"};
@@ -397,8 +397,7 @@ static void test_defer(void **state)
     (void)state;
     _cleanup_(store_freep) Store *store = open_store();
     Error err = ERROR_INIT;
-    /* More objects than are kept open, wait, are listed or deleted at once; only 30 for Swift, which
-     * needs 80 ms each. */
+    /* More objects than are kept open, wait, are listed or deleted at once; only 30 for Swift (80 ms for each). */
     static char keys[1100][16];
     const size_t n = is_swift ? 30 : is_s3 ? 1100 : 300;
     for (size_t i = 0; i < n; i++) {
@@ -452,7 +451,7 @@ static void *compete(void *argument)
 {
     Rival *rival = argument;
     Error err = ERROR_INIT;
-    (void)pthread_barrier_wait(rival->barrier); /* only tells which thread was last */
+    (void)pthread_barrier_wait(rival->barrier); /* the result only says who was last */
     rival->r = put_text(rival->store, "race/x", rival->text, STORE_IF_ABSENT, &err);
     return NULL;
 }
@@ -615,11 +614,11 @@ static void test_faults(void **state)
         char setting[64];
         (void)snprintf(setting, sizeof(setting), "%s=enospc", point);
         assert_int_equal(put_under(setting, "faulty/x", n_bytes), W_EXITCODE(ENOSPC, 0));
-        int r = store_head(store, "faulty/x", &n, &err); /* there is no object, or the whole one */
+        int r = store_head(store, "faulty/x", &n, &err); /* no object, or the whole object */
         assert_true(r == -ENOENT || (r == 0 && n == n_bytes && strstr(point, "after")));
         assert_int_equal(store_delete(store, "faulty/x", &err), 0);
     }
-    /* An object that has replaced another one is kept despite a later failure, since the old one is lost. */
+    /* An object that has replaced an old object is kept despite a later failure, since the old object is lost. */
     assert_int_equal(put_text(store, "faulty/y", "old", 0, &err), 0);
     assert_int_equal(put_under("store.put.after=eio", "faulty/y", 10), W_EXITCODE(EIO, 0));
     assert_true(store_head(store, "faulty/y", &n, &err) == 0 && n == 10);

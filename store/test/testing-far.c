@@ -46,8 +46,8 @@ static pthread_cond_t changed;
 static Pending *pending;
 static pid_t thread_of;
 
-static void lock(void) { (void)pthread_mutex_lock(&mutex); } /* fails only on bugs of the test, */
-static void unlock(void) { (void)pthread_mutex_unlock(&mutex); } /* like this call */
+static void lock(void) { (void)pthread_mutex_lock(&mutex); } /* fails only on bugs of the test */
+static void unlock(void) { (void)pthread_mutex_unlock(&mutex); } /* cannot fail: the lock is held */
 
 static Store *inner(Store *store) { return ((FarStore *)store)->inner; }
 
@@ -145,7 +145,7 @@ static void start_thread(void)
 {
     if (thread_of == getpid())
         return;
-    if (!thread_of) /* so a child that is forked at any time has the lock unlocked */
+    if (!thread_of) /* the handlers let a forked child find the lock unlocked */
         must(pthread_atfork(lock, unlock, unlock) == 0, "memory");
     thread_of = getpid();
     pending = NULL; /* drop the parent's reads */
@@ -347,7 +347,7 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     return 0;
 }
 
-/* Writes the deferred puts, the last one first. */
+/* Writes the deferred puts in reverse order. */
 static int flush(Store *store, Error *err)
 {
     FarStore *f = (FarStore *)store;

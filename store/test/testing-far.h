@@ -25,8 +25,8 @@ enum { FAR_KEY_MAX = 128 };
 typedef struct FarFault {
     char key[FAR_KEY_MAX]; /* "": every key contains it */
     atomic_int times;
-    int error; /* their error; 0: a byte in the middle is flipped, unless delay_usec is set */
-    uint64_t delay_usec; /* delay of their arrival; 0: in time */
+    int error; /* the reads' error; 0: a byte in the middle is flipped, unless delay_usec is set */
+    uint64_t delay_usec; /* how late the reads arrive; 0: in time */
     bool wanders;        /* two flips in a row differ */
 } FarFault;
 
@@ -38,7 +38,7 @@ typedef struct Far {
     atomic_bool no_if_absent;    /* STORE_IF_ABSENT is not atomic */
     const char *hidden;          /* a literal: keys that contain it are omitted from lists */
     FarFault fault;
-    /* Numbers of calls. tables: reads from an object's beginning; bytes: of shards and index. */
+    /* Numbers of calls. tables: reads from an object's beginning; bytes: requested bytes of ranges and fetches. */
     atomic_int reads, tables, heads, gets, fetches, versions, lists, cancels, under_way,
         most_under_way;
     _Atomic uint64_t bytes;

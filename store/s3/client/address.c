@@ -10,8 +10,8 @@
 
 /* ---- regions ---- */
 
-/* Whether the text may be a region. The check matters since a server sends it, and it becomes part of the host name to
- * which signed requests are sent. */
+/* Whether the text may be a region. The check matters since the text comes from a server, and becomes part of the host
+ * name to which signed requests are sent. */
 static bool is_region(const char *region)
 {
     return *region && strlen(region) < S3_REGION_MAX &&
@@ -96,8 +96,8 @@ static bool is_aws(const char *host)
     return ends_with(host, ".amazonaws.com") || ends_with(host, ".amazonaws.com.cn");
 }
 
-/* Returns whether the bucket's name can be one label of a host name; without TLS, which would need a certificate for
- * it, also several labels. */
+/* Returns whether the bucket's name can begin a host name. With TLS, the name must be a single label, because a
+ * server's certificate covers only one label in front of the endpoint; without TLS, the name may be several labels. */
 static bool bucket_makes_host(const char *bucket, bool tls)
 {
     size_t n = strlen(bucket);

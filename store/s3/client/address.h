@@ -34,9 +34,9 @@ typedef struct S3Address {
 
 /* Checks that endpoint has the form "http://host" or "https://host:port". */
 int s3_endpoint_check(const char *endpoint, Error *err);
-/* Makes the address of an object. If the endpoint is AWS's own, its host is that of the region. */
+/* Makes the address of an object. If the endpoint is AWS's own, the address has the region's host. */
 int s3_address_make(const S3Options *options, const char *region, const char *bucket,
                     const char *key, S3Address *ret, Error *err);
-/* Parses a Location header and drops its query. -EINVAL also if it redirects from https to http. */
+/* Parses a Location header and drops its query. -EINVAL also for a redirect from https to http. */
 int s3_address_parse(const char *location, bool from_tls, S3Address *ret, Error *err);
 void s3_address_clear(S3Address *address);

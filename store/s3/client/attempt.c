@@ -74,7 +74,7 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec)
 {
     curl_off_t in = 0, out = 0;
     long head = 0;
-    /* These calls cannot fail; until the connection is made they give 0. */
+    /* These calls cannot fail; until the connection is made, they return counts of 0. */
     (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &in);
     (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
     (void)curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &head);
@@ -83,7 +83,7 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec)
         t->n_moved = moved;
         t->moved_usec = now_usec;
     }
-    /* moved_usec may be later than the caller's now_usec. */
+    /* moved_usec may be later than the caller's now_usec, so their difference could be negative: it is not computed. */
     return now_usec > t->moved_usec + t->client->options.stall_usec;
 }
 
@@ -98,7 +98,7 @@ S3Try *transfer_free(S3Try *t)
         (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
         atomic_fetch_add(&client->bytes_in, (uint64_t)in);
         atomic_fetch_add(&client->bytes_out, (uint64_t)out);
-        (void)curl_multi_remove_handle(client->multi, t->easy); /* the handle is in `multi` */
+        (void)curl_multi_remove_handle(client->multi, t->easy); /* `multi` has the handle */
     }
     /* A handle that never connected may keep its buffer and then refuse another size: libcurl 7.88 does so after a
      * failed name lookup. */
@@ -150,7 +150,7 @@ static int set_options(S3Try *t, const char *url)
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_FOLLOWLOCATION, 0L); /* a signature is valid for one host only */
     SET(CURLOPT_HTTPHEADER, t->headers);
-    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* those of a proxy */
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* hides a proxy's headers */
     SET(CURLOPT_USERAGENT, "sdtrain");
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* a pending name lookup must not delay the cleanup */

@@ -50,7 +50,7 @@ struct S3Client {
     /* The lock of the table of clients guards these fields. */
     S3Client *next;
     unsigned references;
-    pid_t pid; /* the process of this client's thread, which a child of fork() lacks */
+    pid_t pid; /* the process in which the thread runs; a child of fork() lacks the thread */
 
     /* Only the client's thread uses these fields. */
     S3Queue waiting, paused, active;
@@ -58,7 +58,7 @@ struct S3Client {
     int64_t n_tries;        /* tries in progress, hedges included */
     int64_t n_hedges;       /* hedges in progress */
     uint64_t hedge_bytes;   /* bytes in the buffers of hedges; at most the options' memory_bytes */
-    uint64_t ranged_gets;   /* requests of a range that were begun */
+    uint64_t ranged_gets;   /* gets of a range that were begun */
     uint64_t curl_due_usec; /* when libcurl must be called next; USEC_INFINITY: no such time */
     uint64_t tick_due_usec; /* time of the next queue_tick() */
     RetryLimit limit;
@@ -67,7 +67,7 @@ struct S3Client {
     SignCache sign_cache;
     SecretSet secrets;                   /* secrets that were sent to the server or a proxy */
     uint64_t secrets_serial;             /* serial of the credentials in `secrets`; 0: none yet */
-    uint64_t random_key, random_counter; /* random numbers for the jitter of pauses */
+    uint64_t random_key, random_counter; /* state of the random numbers for pauses */
     CURL *idle[ENGINE_IDLE_HANDLES];     /* the first n_idle are valid */
     size_t n_idle;
 };
@@ -79,19 +79,19 @@ struct S3Try {
     CURL *easy;
     bool added; /* `easy` is in the client's multi handle */
     struct curl_slist *headers;
-    bool hedge;      /* the request's second try, which owns `buffer` */
-    uint8_t *buffer; /* destination of a get's bytes: the request's buffer, or the hedge's own */
+    bool hedge;      /* this is the request's second try, which owns `buffer` */
+    uint8_t *buffer; /* where a get's bytes go: the request's buffer, or the hedge's own buffer */
     size_t n_buffer;
     uint64_t begun_usec;
     int64_t signed_sec;         /* time in the signature */
     uint64_t serial;            /* serial of the credentials used */
-    char region[S3_REGION_MAX]; /* region for which it was signed */
-    bool tls;                   /* its URL's scheme is https */
+    char region[S3_REGION_MAX]; /* region for which the try was signed */
+    bool tls;                   /* the scheme of the try's URL is https */
 
-    /* Connections on which the try was begun. A second one, which libcurl would make by itself, is refused. */
+    /* Connections on which the try was begun. A second connection, which libcurl would make by itself, is refused. */
     unsigned connections;
     size_t part,
-        part_offset; /* the next byte of the body: index into the iovecs, and offset within that one */
+        part_offset; /* the next byte of the body: index into the iovecs, and offset within that iovec */
     uint64_t n_given; /* bytes of the body that libcurl took */
 
     uint64_t moved_usec; /* when progress of the bytes was last seen */
@@ -102,14 +102,14 @@ struct S3Try {
     bool head_ended;  /* the empty line after the reply's headers has arrived */
     bool judged;      /* judge_head() has examined the reply's head */
     bool into_buffer; /* the body goes into `buffer`, not into `text` */
-    size_t received;  /* bytes of the body */
-    uint32_t crc32c;  /* of the bytes received */
+    size_t received;  /* bytes of the body that have arrived */
+    uint32_t crc32c;  /* checksum of the bytes that have arrived */
     char *text;
-    size_t n_text, text_size, text_max; /* bytes received, allocated, allowed */
-    bool text_must_fit; /* more than text_max bytes are a failure; false: the end is cut off */
-    int hopeless;       /* -errno: the reply makes another try useless; 0: another try may help */
-    bool unusable;      /* the reply is of no use, but another try may succeed */
-    Error reason;       /* why the reply is hopeless or unusable */
+    size_t n_text, text_size, text_max; /* bytes in `text`, its size, and its limit */
+    bool text_must_fit;                 /* a longer text is a failure; false: its end is cut off */
+    int hopeless;  /* -errno: the reply makes another try useless; 0: another try may help */
+    bool unusable; /* the reply is of no use, but another try may succeed */
+    Error reason;  /* why the reply is hopeless or unusable */
     char failure[CURL_ERROR_SIZE]; /* libcurl's error text */
 };
 

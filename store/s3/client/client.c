@@ -76,7 +76,7 @@ static int start_thread(S3Client *client, Error *err)
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r < 0)
         return error_errno(err, r, "S3 client: no thread");
-    (void)pthread_setname_np(client->thread, "s3"); /* only for people who debug */
+    (void)pthread_setname_np(client->thread, "s3"); /* the name helps people who debug */
     return 0;
 }
 
@@ -176,7 +176,7 @@ static void format_crc32c(uint32_t crc, char ret[S3_CRC32C_BYTES])
     EVP_EncodeBlock((unsigned char *)ret, big, sizeof(big));
 }
 
-/* Computes the body's length, checksum and hash, the same for each try, on the thread that begins the request. */
+/* Computes the body's length, checksum and hash once for all tries, on the thread that begins the request. */
 static int describe_body(S3Client *client, S3Request *request)
 {
     S3Progress *p = &request->progress;

@@ -46,8 +46,8 @@ typedef struct S3Request S3Request;
 typedef struct S3Progress {
     TAILQ_ENTRY(S3Request) link;     /* links the requests of `queue` */
     struct S3Queue *queue;           /* the queue that the request is in; NULL: not in progress */
-    struct S3Try *tries[2];          /* running tries, or NULL: the first try and its hedge */
-    pthread_cond_t *waiter;          /* signalled at the end; NULL: no thread waits */
+    struct S3Try *tries[2];          /* the first try and its hedge; NULL: the try does not run */
+    pthread_cond_t *waiter;          /* signalled at the request's end; NULL: no thread waits */
     char *location;                  /* URL of the last redirect; NULL: there was none */
     uint64_t n_body;                 /* bytes of the body */
     uint64_t begun_usec;             /* time of s3_begin() */
@@ -55,9 +55,9 @@ typedef struct S3Progress {
     char body_hash[SIGN_HASH_BYTES]; /* value of x-amz-content-sha256 */
     unsigned redirects;              /* redirects followed so far */
     int unfit; /* -errno that the first try must return; 0: the try may begin */
-    bool clock_corrected, region_corrected, credentials_renewed; /* each is done once per request */
-    bool under_way;        /* begun and not done; under the client's lock */
-    bool conditional;      /* its headers have If-Match or If-None-Match */
+    bool clock_corrected, region_corrected, credentials_renewed; /* each at most once per request */
+    bool under_way;        /* begun and not done; guarded by the client's lock */
+    bool conditional;      /* the request has If-Match or If-None-Match */
     bool undecided;        /* the server may have executed a try whose answer did not arrive */
     atomic_bool cancelled; /* set by s3_cancel() */
 } S3Progress;
@@ -68,7 +68,7 @@ enum {
 };
 
 struct S3Request {
-    /* The request, up to `context`; set by the caller. */
+    /* The caller sets the fields up to `context`: they are the request. */
     S3Method method;
     const char *bucket;
     const char *key; /* any bytes except NUL; "": the request is about the bucket */
@@ -76,10 +76,10 @@ struct S3Request {
     size_t n_query;
     const S3Pair *headers;    /* without Range, which `ranged` adds */
     size_t n_headers;         /* at most S3_HEADERS_MAX */
-    const struct iovec *body; /* of PUT and POST */
+    const struct iovec *body; /* the body of a PUT or POST */
     size_t n_body;
-    bool checksum;          /* the body's crc32c is sent if the server knows it */
-    bool repeatable;        /* executing it twice is harmless; always true for GET and HEAD */
+    bool checksum;   /* the body's crc32c is sent if the server checks it */
+    bool repeatable; /* executing the request twice is harmless; always so for GET and HEAD */
     uint64_t deadline_usec; /* CLOCK_BOOTTIME; 0: the options' deadline, from now */
     /* The request ends with -ECANCELED once this flag is true; NULL: no such flag. */
     const atomic_bool *stop;
@@ -97,15 +97,15 @@ struct S3Request {
     void (*done)(S3Request *request); /* called at the end; NULL: the caller uses s3_wait() */
     void *context;                    /* for the caller's use */
 
-    /* The answer; set by the client. */
+    /* The client sets the following fields: they are the answer. */
     int result;
     Error error;
     long status;  /* HTTP status of the last reply; 0: there was no reply */
     bool unknown; /* the request failed, but the server may have executed it */
     ReplyHeaders reply;
-    S3Error refusal;                   /* the last reply's <Error>; code "": it had none */
+    S3Error refusal;                   /* the last reply's <Error>; code "": there was none */
     char sent_crc32c[S3_CRC32C_BYTES]; /* checksum header that was sent with the body; "": none */
-    char *text;                        /* the body, which the caller frees; NULL: see `buffer` */
+    char *text;                        /* the body, if it is not in `buffer`; the caller frees it */
     size_t n_text;
     unsigned tries; /* number of tries without hedges */
 

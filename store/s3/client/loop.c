@@ -21,7 +21,7 @@ static int on_loop_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void 
     S3Client *client = userdata;
     if (what == CURL_POLL_REMOVE) {
         (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* fails if fd is closed */
-        (void)curl_multi_assign(client->multi, fd, NULL);           /* libcurl knows the socket */
+        (void)curl_multi_assign(client->multi, fd, NULL); /* cannot fail: libcurl knows fd */
         return 0;
     }
     struct epoll_event event = {
@@ -58,8 +58,8 @@ static bool is_busy(const S3Client *client)
            !TAILQ_EMPTY(&client->active);
 }
 
-/* Moves requests that other threads began to the waiting queue, and ends cancelled ones. Returns whether any request is
- * in progress. */
+/* Moves to the waiting queue the requests that other threads have begun, and ends cancelled requests. Returns whether
+ * any request is in progress. */
 static bool take(S3Client *client)
 {
     (void)pthread_mutex_lock(&client->lock);
@@ -85,14 +85,15 @@ static void serve(S3Client *client, const struct epoll_event *event)
 {
     if (event->data.fd == client->wake_fd) {
         uint64_t woken;
-        (void)!read(client->wake_fd, &woken, sizeof(woken)); /* readable, or was read already */
+        /* wake_fd is readable, or was read already. */
+        (void)!read(client->wake_fd, &woken, sizeof(woken));
         return;
     }
     int what = (event->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
                (event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                (event->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     int running;
-    /* If the transfer fails, libcurl reports this as its end. */
+    /* libcurl reports a failure of the transfer later, as the transfer's end. */
     (void)curl_multi_socket_action(client->multi, event->data.fd, what, &running);
 }
 
@@ -134,7 +135,7 @@ void *s3_loop_run(void *userdata)
         queue_start(client);
         wait_and_serve(client);
     }
-    while (take(client)) /* the end of a request may begin another one */
+    while (take(client)) /* the end of a request may begin another request */
         queue_end_all(client);
     return NULL;
 }
@@ -161,7 +162,8 @@ int loop_open(S3Client *client, Error *err)
     SET(CURLMOPT_TIMERFUNCTION, on_loop_timeout);
     SET(CURLMOPT_TIMERDATA, client);
     SET(CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges count */
+    /* Hedges need connections, too. */
+    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1);
 #undef SET
     if (code != CURLM_OK)
         return error_set(err, -EIO, "S3 client: libcurl: %s", curl_multi_strerror(code));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - the stages of a request: it waits for its turn, is tried, judged, paused and tried again, until it ends.
- * The request that has waited longest is first; one that was tried before precedes a new one. */
+ * The request that has waited longest is first; a request that was tried before precedes a new request. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -75,7 +75,8 @@ static bool changes_something(const S3Request *request)
     return request->method != S3_GET && request->method != S3_HEAD;
 }
 
-/* Fires the probe with the number of bytes transferred: for a whole get without a buffer, those that arrived. */
+/* Fires the probe `get` or `put` with the number of bytes: of a get into a buffer, the requested bytes; of another get,
+ * the bytes that arrived; of a put, the bytes of the body. */
 static void probe_end(const S3Request *request)
 {
     uint64_t took_usec = clock_boottime_usec() - request->progress.begun_usec;
@@ -140,8 +141,8 @@ void queue_end_all(S3Client *client)
             give_up(client, TAILQ_FIRST(queues[i]), -ECANCELED, "the client is closed; ");
 }
 
-/* Ends the cancelled requests. `done` of one request may cancel or begin others: new ones are put into other queues,
- * and requests end only here. */
+/* Ends the cancelled requests. `next` stays valid: the `done` of a request may begin or cancel other requests, but a
+ * new request is put into another queue, and a request that is cancelled ends only here. */
 void queue_cancel(S3Client *client)
 {
     S3Queue *queues[] = {&client->active, &client->paused, &client->waiting};
@@ -209,7 +210,7 @@ void queue_start(S3Client *client)
         else
             r = begin_try(client, request, NULL);
         if (r == -EAGAIN)
-            return; /* retried at each tick, and when credentials arrive */
+            return; /* tried again at each tick, and when credentials arrive */
         if (r < 0) {
             end(client, request, r, "");
             continue;
@@ -322,8 +323,9 @@ static void adopt(S3Client *client, S3Request *request, S3Try *t)
     if (t->hedge) {
         atomic_fetch_add(&client->hedges_won, 1);
         if (request->progress.tries[0])
-            observe_try(client, request->progress.tries[0]); /* it takes at least this long */
-        drop_try(client, request, 0);                        /* it writes to the buffer, too */
+            /* The slow try would have taken at least the time that it has run. */
+            observe_try(client, request->progress.tries[0]);
+        drop_try(client, request, 0); /* the slow try writes to the buffer, too */
         memcpy(request->buffer, t->buffer, request->n_bytes);
     }
     observe_try(client, t);

@@ -90,7 +90,7 @@ static int text_add(S3Try *t, const char *data, size_t n_bytes)
     if (n_bytes > t->text_max - t->n_text) {
         if (t->text_must_fit)
             return refuse(t, -EFBIG, "more bytes than there may be");
-        n_bytes = t->text_max - t->n_text; /* the end of a long error has nothing new */
+        n_bytes = t->text_max - t->n_text; /* the end of a long error text may be missing */
     }
     if (t->n_text + n_bytes + 1 > t->text_size) {
         size_t size = MAX(2 * t->text_size, t->n_text + n_bytes + 1);
@@ -125,14 +125,14 @@ size_t response_body(char *data, size_t size, size_t n, void *userdata)
     }
     t->received += bytes;
     if (t->reply.has_crc32c && !t->request->ranged)
-        t->crc32c = crc32c(t->crc32c, data, bytes); /* while the data is in the cache */
+        t->crc32c = crc32c(t->crc32c, data, bytes); /* now, while the CPU's cache has the data */
     return bytes;
 }
 
 size_t response_header(char *line, size_t size, size_t n, void *userdata)
 {
     S3Try *t = userdata;
-    if (size * n <= 2) /* "\r\n" */
+    if (size * n <= 2) /* "\r\n": the line is empty */
         t->head_ended = true;
     else if (size * n > 5 && memcmp(line, "HTTP/", 5) == 0)
         t->head_ended = false;
@@ -176,7 +176,8 @@ static void judge_bytes(S3Try *t)
     }
     if (!t->judged && judge_head(t) < 0)
         return;
-    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty body counts */
+    /* An empty body gives an empty text. */
+    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0)
         return;
     if (t->into_buffer && t->received != t->n_buffer) {
         (void)snprintf(why, sizeof(why), "%zu bytes, expected were %zu", t->received, t->n_buffer);
@@ -223,7 +224,8 @@ static void report_refusal(S3Try *t, const S3Error *refusal)
                    *refusal->request_id ? refusal->request_id : t->reply.request_id);
     char *const texts[] = {said.code, said.message, id};
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
-        secret_set_take_out(&t->client->secrets, texts[i]); /* the reply cut each text separately */
+        /* Each text is handled alone: a text may have been cut, so that it ends with a part of a secret. */
+        secret_set_take_out(&t->client->secrets, texts[i]);
     (void)error_set(&t->reason, -EIO, "%ld%s%s%s%.120s%s%s%s", t->status, *said.code ? " " : "",
                     said.code, *said.message ? ": " : "", said.message, *id ? " [request " : "", id,
                     *id ? "]" : "");
@@ -239,7 +241,8 @@ void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refus
         report_failure(t, code);
     bool failed = t->unusable || t->hopeless != 0;
     if (!failed && t->n_text > 0 && may_be_error(t))
-        (void)reply_error(t->text, t->n_text, ret_refusal); /* -ENOENT: not an <Error> */
+        /* -ENOENT: the text is not an <Error>. */
+        (void)reply_error(t->text, t->n_text, ret_refusal);
     if (!failed)
         report_refusal(t, ret_refusal);
 

@@ -17,20 +17,20 @@ enum {
 
 typedef enum Meaning {
     REFUSED,      /* a final refusal */
-    AGAIN,        /* the server did nothing, but may when tried again */
+    AGAIN,        /* the server did nothing, but another try may succeed */
     AGAIN_OR_NOT, /* the server may have executed the request */
     SLOWER,       /* the server did nothing because it is overloaded */
     SLOWER_OR_NOT,
     CLOCK,
     CREDENTIALS,
-    ELSEWHERE, /* in another region or at another host */
+    ELSEWHERE, /* the bucket is in another region or at another host */
 } Meaning;
 
 typedef struct Row {
     const char *code;
     long status;
     Meaning meaning;
-    int result; /* for REFUSED, and if the correction did not help */
+    int result; /* for REFUSED; for other meanings, if the correction did not help */
 } Row;
 
 static const Row codes[] = {

@@ -41,7 +41,8 @@ typedef struct RetryReply {
     bool skewed;          /* the reply's Date differs from our clock by more than servers accept */
     bool names_region;    /* the reply names another region than the request was signed for */
     bool names_place;     /* the reply names another URL */
-    bool clock_corrected, region_corrected, credentials_renewed; /* done before for this request */
+    /* These corrections were made before for this request. */
+    bool clock_corrected, region_corrected, credentials_renewed;
     unsigned redirects; /* redirects followed before, for this request */
 } RetryReply;
 
@@ -60,7 +61,7 @@ uint64_t retry_pause_usec(unsigned tries, int64_t retry_after_sec, uint64_t rand
 /* The limit of requests in progress. A SlowDown halves it, but only once per second; after as many successes as the
  * limit, it grows by one. */
 typedef struct RetryLimit {
-    int64_t now; /* 1 .. most */
+    int64_t now; /* the limit at present, 1 .. most */
     int64_t most;
     uint64_t lowered_usec; /* time of the last SlowDown that lowered `now`; 0: never */
     int64_t good;          /* successes since `now` last changed; 0 .. now - 1 */
@@ -74,7 +75,7 @@ void retry_limit_slow_down(RetryLimit *limit, uint64_t now_usec);
 enum { RETRY_LATENCIES = 64, RETRY_SIZE_CLASSES = 16 };
 typedef struct RetryLatency {
     uint64_t took_usec[RETRY_LATENCIES];
-    size_t n; /* number added since the start; the last RETRY_LATENCIES are kept */
+    size_t n; /* durations added since the start; the last RETRY_LATENCIES are kept */
 } RetryLatency;
 /* Returns the class of a size. Sizes of one class differ by a factor of four at most. */
 size_t retry_size_class(uint64_t n_bytes);

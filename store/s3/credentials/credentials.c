@@ -19,11 +19,11 @@
 #include <time.h>
 
 enum {
-    LEAD_MIN_SEC = 300, /* time of renewal before they expire, at most half of their lifetime */
+    LEAD_MIN_SEC = 300, /* least time from renewal to expiry, but at most half of a lifetime */
     LEAD_MAX_SEC = 600,
     PAUSE_MIN_MSEC = 1000,
     PAUSE_MAX_MSEC = 60000,
-    SILENCES_REPORTED = 3, /* only after so many silences in a row is a missing answer a failure */
+    SILENCES_REPORTED = 3, /* a missing answer is a failure only if so many in a row are missing */
     WAIT_MAX_MSEC = 10000,
 };
 
@@ -38,7 +38,7 @@ struct S3Identity {
     bool stop;
     S3Credentials credentials;
     uint64_t serial;   /* 0: no credentials yet */
-    uint64_t end_usec; /* CLOCK_BOOTTIME; USEC_INFINITY: the credentials do not expire */
+    uint64_t end_usec; /* when the credentials expire; USEC_INFINITY: never */
     bool rejected;
     uint64_t next_usec, begun_usec; /* times of the next and of the last fetch */
     unsigned failures;              /* failed fetches in a row */
@@ -93,7 +93,7 @@ static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
                     (identity->end_usec - now) / USEC_PER_SEC, text);
     if (r == -EHOSTUNREACH && identity->source->kind == S3_SOURCE_INSTANCE &&
         !identity->source->answered)
-        /* A user who configured no source at all ends here, so the text must explain that. */
+        /* A user who configured no source at all sees this error, so the text must say that there is no source. */
         (void)error_set(&identity->failure, -EACCES,
                         "neither the environment nor the shared files have any, and there is no %s",
                         text);
@@ -156,7 +156,7 @@ static void wait_until(S3Identity *identity, uint64_t then)
     struct timespec deadline = {.tv_sec = (time_t)(end / USEC_PER_SEC),
                                 .tv_nsec = (long)(end % USEC_PER_SEC * NSEC_PER_USEC)};
     (void)pthread_cond_timedwait(&identity->changed, &identity->lock,
-                                 &deadline); /* fails only by a timeout */
+                                 &deadline); /* the wait fails only by a timeout */
 }
 
 static void *identity_run(void *userdata)

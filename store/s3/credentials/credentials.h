@@ -31,7 +31,7 @@ enum { S3_TOKEN_MAX = 8192 };
 typedef struct S3Credentials {
     char access_key[256], secret_key[256];
     char token[S3_TOKEN_MAX]; /* token of the session; "": none */
-    int64_t expires;          /* when they expire; 0: never */
+    int64_t expires;          /* when the credentials expire; 0: never */
 } S3Credentials;
 
 typedef struct S3Identity S3Identity;
@@ -42,12 +42,12 @@ int s3_identity_new(const S3Options *options, void (*ready)(void *context), void
                     S3Identity **ret, Error *err);
 S3Identity *s3_identity_free(S3Identity *identity);
 DEFINE_CLEANUP(S3Identity, s3_identity_free)
-/* Returns the credentials; never waits. -EAGAIN while the first credentials, or new ones after s3_identity_reject(),
- * are being fetched. A failure is returned until a later attempt succeeds; the attempts never end. *ret_serial grows
- * with each new set. */
+/* Returns the credentials; never waits. -EAGAIN while the first credentials, or new credentials after
+ * s3_identity_reject(), are being fetched. A failure is returned until a later attempt succeeds; the attempts never
+ * end. *ret_serial grows with each new set of credentials. */
 int s3_identity_get(S3Identity *identity, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* Reports that the server called the credentials with this serial expired or unknown. New ones are fetched, unless
- * there are newer ones already, or the source (the environment) has no others. */
+/* Reports that the server called the credentials with this serial expired or unknown. New credentials are
+ * fetched, unless newer credentials are there already, or the source is the environment, which has no others. */
 void s3_identity_reject(S3Identity *identity, uint64_t serial);
 /* Returns the name of the source: "the environment", "profile x of /home/u/.aws/credentials", "the metadata of the
  * instance", ... */

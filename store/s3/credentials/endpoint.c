@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c - credentials from an endpoint of this machine: a container's (ECS, EKS Pod Identity) or the instance's
- * metadata (IMDSv2). Both answer with the same JSON. */
+ * metadata (IMDSv2). Both endpoints answer with the same JSON. */
 #include "base/memory.h"
 #include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
@@ -13,8 +13,8 @@
 enum {
     CONNECT_MSEC = 1000,
     WHOLE_MSEC = 5000,
-    /* An instance answers in milliseconds. Without one, or in a container that is more network hops away than the
-     * instance allows, there is no answer. */
+    /* An instance's endpoint answers in milliseconds. On other machines, and in a container that is more network hops
+     * away than the instance allows, no answer arrives. */
     FIRST_MSEC = 1000,
     ROLE_MAX = 128,
 };

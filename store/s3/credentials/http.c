@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.c - see http.h. It uses libcurl's multi interface even for one request, because it can be woken up: so freeing
- * an identity need not wait for a silent endpoint. */
+/* http.c - see http.h. It uses libcurl's multi interface even for one request, because a thread that waits in this
+ * interface can be woken up: so freeing an identity need not wait for a silent endpoint. */
 #include "store/s3/credentials/http.h"
 
 #include "base/clock.h"
@@ -35,7 +35,7 @@ S3Http *s3_http_free(S3Http *http)
     if (!http)
         return NULL;
     if (http->multi)
-        (void)curl_multi_cleanup(http->multi); /* it has no transfer any more */
+        (void)curl_multi_cleanup(http->multi); /* cannot fail: no transfer is left */
     secret_free(http);
     return NULL;
 }
@@ -43,7 +43,7 @@ S3Http *s3_http_free(S3Http *http)
 void s3_http_cancel(S3Http *http)
 {
     atomic_store(&http->cancelled, true);
-    (void)curl_multi_wakeup(http->multi); /* on failure, noticed within POLL_MSEC */
+    (void)curl_multi_wakeup(http->multi); /* else the thread wakes within POLL_MSEC */
 }
 
 static size_t on_credentials_body(char *data, _unused_ size_t one, size_t n, void *userdata)
@@ -63,7 +63,7 @@ static size_t on_header(char *line, _unused_ size_t one, size_t n, void *userdat
 {
     S3Http *http = userdata;
     char date[64];
-    if (n <= 2) /* "\r\n" */
+    if (n <= 2) /* "\r\n": the line is empty */
         http->head_ended = true;
     else if (n > 5 && memcmp(line, "HTTP/", 5) == 0)
         http->head_ended = false;
@@ -145,7 +145,7 @@ int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret
 {
     char failure[CURL_ERROR_SIZE] = "";
     _cleanup_(headers_free) struct curl_slist *headers = NULL;
-    _cleanup_(easy_cleanup) CURL *easy = curl_easy_init(); /* freed before its headers */
+    _cleanup_(easy_cleanup) CURL *easy = curl_easy_init(); /* is freed before `headers` */
 
     http->n_body = 0;
     http->date = 0;
@@ -159,7 +159,7 @@ int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret
     long status = 0;
     if (code == CURLE_OK && curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status) != CURLE_OK)
         code = CURLE_FAILED_INIT;
-    (void)curl_multi_remove_handle(http->multi, easy); /* it was added */
+    (void)curl_multi_remove_handle(http->multi, easy); /* the handle was added */
 
     if (atomic_load(&http->cancelled))
         return error_set(err, -ECANCELED, "cancelled");

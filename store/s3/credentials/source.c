@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c - finds the configured source, and implements the two that are on this machine: environment and shared
- * files. See source.h. */
+/* source.c - finds the configured source, and implements the two sources that are on this machine: environment and
+ * shared files. See source.h. */
 #include "store/s3/credentials/source.h"
 
 #include "base/file.h"
@@ -114,7 +114,7 @@ static const SharedFile *file_with_keys(const SharedFile *config, const SharedFi
     return NULL;
 }
 
-/* Refuses a profile whose credentials come from a source that AWS's tools support but this program does not. */
+/* Refuses a profile whose credentials come from a source that only AWS's tools support, and not this program. */
 static int refuse_others(const SharedFile *config, const SharedFile *credentials,
                          const char *profile, Error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.h - a source of credentials: found once, queried again before they expire.
+/* source.h - a source of credentials: found once, and queried again before the credentials expire.
  *
  * Ownership: s3_source_find() gives the caller an S3Source. S3Fetched is a value that the caller wipes.
  * Units:     seconds since 1970.
@@ -24,10 +24,10 @@ typedef enum S3SourceKind {
 
 typedef struct S3Source {
     S3SourceKind kind;
-    char *name;       /* for messages */
-    char *profile;    /* name of the profile in the shared files */
-    char *url;        /* URL of STS or of the container; of the instance, without a path */
-    char *ca_bundle;  /* NULL: the system's */
+    char *name;    /* for messages */
+    char *profile; /* name of the profile in the shared files */
+    char *url;     /* URL of STS or of the container's endpoint, or the instance's without a path */
+    char *ca_bundle;  /* NULL: the system's certificates */
     char *token;      /* token sent last or to be sent next; NULL: none */
     char *token_file; /* file from which the token is read before each request; NULL: none */
     char *role_arn, *session_name;
@@ -65,8 +65,8 @@ const char *source_profile_value(const SharedFile *config, const SharedFile *cre
 char *source_place(const char *url);
 /* Reads the first line of token_file into token; does nothing without a token_file. */
 int source_read_token(S3Source *source, Error *err);
-/* Copies a key, secret or token. Refuses an empty one (-EACCES), and one that is too long or not printable ASCII
- * (-EINVAL). `what` is its name at the source. */
+/* Copies a key, secret or token. Refuses an empty value (-EACCES), and a value that is too long or not printable ASCII
+ * (-EINVAL). `what` is the value's name at the source. */
 int source_take(const S3Source *source, const char *what, const char *value, char *ret, size_t size,
                 Error *err);
 /* Makes a short printable excerpt of an endpoint's answer, for an error text, without the secrets that were sent to the
@@ -77,10 +77,10 @@ void source_take_out(const S3Source *source, char *text);
 
 /* ---- answers of the endpoints; pure ---- */
 
-/* Parses a container's or an instance's JSON. -EACCES if it has a reason instead of credentials. */
+/* Parses a container's or an instance's JSON. -EACCES if it has the reason of a refusal instead of credentials. */
 int credentials_parse_json(const S3Source *source, const char *text, size_t n_bytes,
                            S3Credentials *ret, Error *err);
-/* Parses STS's XML. A refusal is -EACCES, with its code in ret_code ("": it has none). */
+/* Parses STS's XML. A refusal is -EACCES, with its code in ret_code ("": the refusal has none). */
 int credentials_parse_sts(const S3Source *source, const char *text, size_t n_bytes,
                           S3Credentials *ret, char ret_code[64], Error *err);
 /* Parses "2026-01-31T12:00:00Z", with or without a fraction of a second. */

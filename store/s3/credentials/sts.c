@@ -16,7 +16,7 @@ enum {
     STS_CONNECT_MSEC = 5000,
     STS_WHOLE_MSEC = 15000,
     DEPTH_MAX = 16,
-    SESSION_MAX = 64, /* limit of STS */
+    SESSION_MAX = 64, /* STS's limit for the length of a session's name */
 };
 
 /* ---- configuration ---- */
@@ -25,7 +25,7 @@ enum {
 static char *session_name(const char *wanted)
 {
     char host[SESSION_MAX] = "node", name[SESSION_MAX + 1];
-    (void)gethostname(host, sizeof(host) - 1); /* on failure, "node" will do */
+    (void)gethostname(host, sizeof(host) - 1); /* if it fails, the name is "node" */
     host[sizeof(host) - 1] = '\0';
     (void)snprintf(name, sizeof(name), "%s%s", wanted ? "" : "sdtrain-", wanted ?: host);
     for (char *p = name; *p; p++)
@@ -130,8 +130,9 @@ int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err)
 typedef struct Sts {
     XML_Parser parser;
     unsigned depth;
-    bool in_credentials, in_error, refused; /* the document has a DTD, or is nested too deeply */
-    char *into;                             /* destination of the element's text; NULL: dropped */
+    /* refused: the document has a DTD, or is nested too deeply. */
+    bool in_credentials, in_error, refused;
+    char *into; /* destination of the element's text; NULL: dropped */
     size_t into_size, n;
     char access_key[256], secret_key[256], token[S3_TOKEN_MAX], expiration[64];
     char code[64], message[160];

@@ -16,7 +16,7 @@
 
 enum {
     BODY_MAX = 32 << 20,  /* 1,000 keys of 1,024 bytes, each written as %XX, are 3 MB */
-    TEXT_MAX = 16 << 10,  /* the text of one element */
+    TEXT_MAX = 16 << 10,  /* the largest text of one element */
     PATH_BYTES = 256,     /* S3's deepest path has 60 bytes */
     ELEMENTS_MAX = 10000, /* maximum of objects or uploads on a page; S3 sends 1,000 */
 };
@@ -282,7 +282,7 @@ int reply_error(const char *body, size_t n_bytes, S3Error *ret)
 
 /* ---- ListObjectsV2, ListMultipartUploads ---- */
 
-/* The names of a listing's elements. Paths are relative to the document's; "": the listing has no such element. */
+/* The names of a listing's elements. Paths are relative to the document's path; "": the listing has no such element. */
 typedef struct Listing {
     const char *what, *document, *entry, *key, *id, *size, *time, *etag, *next, *next_id;
     const char *lacks, *too_many;
@@ -504,7 +504,7 @@ typedef struct DeleteWalk {
     bool is_result, failed;
     S3Error error, first;
     char *key, *first_key;
-    ErrorWalk whole; /* the document is an <Error> */
+    ErrorWalk whole; /* used if the document is an <Error> */
 } DeleteWalk;
 
 static int delete_leaf(void *out, const char *path, const char *text, const char **ret_why)

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "store/store.h"
 
-/* An <Error>. A text that is too long is cut; a missing one is "". */
+/* An <Error>. A text that is too long is cut; a missing text is "". */
 typedef struct S3Error {
     char code[64], message[256], request_id[64];
     char region[64], endpoint[256], bucket[64];
@@ -68,14 +68,14 @@ typedef struct ReplyHeaders {
     bool has_length, has_range, has_crc32c, composite;
     uint64_t length; /* Content-Length */
     uint64_t range_first, range_last,
-        size; /* Content-Range; size 0: unknown, sent as "*". A 416 has only the size */
+        size; /* Content-Range; size 0: unknown, sent as "*". A reply 416 has only the size */
     uint64_t modified_usec;  /* Last-Modified; 0: none */
     int64_t date;            /* Date; 0: none */
-    int64_t retry_after_sec; /* -1: none */
+    int64_t retry_after_sec; /* Retry-After; -1: none */
     uint32_t crc32c; /* x-amz-checksum-crc32c of the whole object; see has_crc32c and composite */
 } ReplyHeaders;
 
 void reply_headers_init(ReplyHeaders *headers);
 /* Adds a header line, with or without its line end; a status line clears all earlier headers. A value that cannot be
- * parsed is ignored, except of Content-Range or Content-Length: -EBADMSG. */
+ * parsed is ignored, but in Content-Range and Content-Length it is an error, -EBADMSG. */
 int reply_headers_add(ReplyHeaders *headers, const char *line, size_t n_bytes);

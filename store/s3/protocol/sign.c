@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { KEY_BYTES = 32, DATE_BYTES = 8 /* the date of 20130524T000000Z */, OWN_HEADERS = 4 };
+enum { KEY_BYTES = 32, DATE_BYTES = 8 /* as 20130524 */, OWN_HEADERS = 4 };
 
 /* ---- URLs ---- */
 
@@ -49,7 +49,7 @@ static int compare_encoded(const void *a, const void *b)
     return order ? order : strcmp(left->value, right->value);
 }
 
-/* Sorts by encoded name, then by encoded value. If it sorted "name=value" texts, '=' would put "a-b" before "a". */
+/* Sorts by encoded name, then by encoded value. A sort of whole texts "name=value" would put "a-b=" before "a=". */
 char *sign_query(const S3Pair *query, size_t n_query)
 {
     _cleanup_free_ Encoded *pairs = memory_zeroed(n_query, sizeof(*pairs));
@@ -252,14 +252,16 @@ static int canonical_request(const SignRequest *request, const Header *headers, 
 
 /* ---- the signature ---- */
 
-/* Derives the key: AWS4 + secret -> date -> region -> service -> aws4_request; once a day, as the result is cached. */
+/* Derives the key: AWS4 + secret -> date -> region -> service -> aws4_request. The result is cached, so
+ * this happens once a day. */
 static int signing_key(const char *secret, const char *date, const char *region,
                        const char *service, SignCache *cache, uint8_t ret[static KEY_BYTES])
 {
     _cleanup_(sha256_freep) EVP_MD_CTX *sha = sha256_new();
     if (!sha)
         return -ENOMEM;
-    sha256_add(sha, secret, strlen(secret) + 1); /* the NUL separates it from the next text */
+    /* The NUL separates the secret from the next text. */
+    sha256_add(sha, secret, strlen(secret) + 1);
     sha256_add(sha, date, DATE_BYTES);
     sha256_add(sha, region, strlen(region) + 1);
     sha256_add(sha, service, strlen(service) + 1);

@@ -30,10 +30,10 @@ typedef struct SignRequest {
     const char *host; /* as in the Host header: has a port unless it is the scheme's default */
     const char *path; /* encoded, with its leading slash */
     const S3Pair *query;
-    size_t n_query; /* in any order */
-    /* Headers may have any order and case; several of one name are in the order in which they are sent. All are signed.
-     * So are host, x-amz-date, x-amz-security-token and, for the service "s3", x-amz-content-sha256: sign_request()
-     * adds them. */
+    size_t n_query; /* number of pairs, which may have any order */
+    /* Headers may have any order and case; several headers of one name are in the order in which they are sent. All
+     * headers are signed. sign_request() adds, and signs, the headers host, x-amz-date, x-amz-security-token and, for
+     * the service "s3", x-amz-content-sha256. */
     const S3Pair *headers;
     size_t n_headers;
     const char *payload_hash; /* 64 hex digits, or SIGN_UNSIGNED */

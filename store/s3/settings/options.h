@@ -29,15 +29,15 @@ typedef enum S3Switch { S3_AUTO, S3_ON, S3_OFF } S3Switch;
 typedef struct S3Options {
     /* "http://host:port" or "https://host": without a path, and without the scheme's default port. From
      * AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url (unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is set); else
-     * AWS's for the region. */
+     * AWS's endpoint of the region. */
     char *endpoint;
     char *region;            /* AWS_REGION, AWS_DEFAULT_REGION, region; else "us-east-1" */
     char *profile;           /* AWS_PROFILE, else "default" */
-    char *ca_bundle;         /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's */
+    char *ca_bundle;         /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's certificates */
     S3Addressing addressing; /* SDTRAIN_S3_ADDRESSING; s3.addressing_style of the profile */
 
-    /* The following are the variables SDTRAIN_S3_<NAME>: whole numbers; numbers of bytes may end in K, M, G or T
-     * (powers of 1024). Each comment has the name, the meaning, the default and the bounds. */
+    /* The variables SDTRAIN_S3_<NAME> set the following fields. A number is whole; a number of bytes may end in K, M, G
+     * or T (powers of 1024). Each comment has the variable's NAME, the meaning, the default and the bounds. */
     /* PART_BYTES: size of a ranged get, and minimum size of a part in a put; 8M, 5M to 5G. */
     uint64_t part_bytes;
     /* CONNECTIONS: maximum number of requests in progress; 32, 1 to 1024. */
@@ -68,7 +68,8 @@ void s3_options_clear(S3Options *options);
 
 typedef struct SharedFile SharedFile;
 
-/* In a config file the section of profile x is "profile x", in a credentials file "x"; both accept "default". */
+/* In a config file the section of profile x is "profile x", in a credentials file "x"; both kinds accept
+ * "default". */
 typedef enum SharedFileKind { SHARED_CONFIG, SHARED_CREDENTIALS } SharedFileKind;
 
 /* Reads the shared file of that kind; a missing file counts as empty. */
@@ -80,7 +81,7 @@ SharedFile *shared_file_free(SharedFile *file);
 DEFINE_CLEANUP(SharedFile, shared_file_free)
 const char *shared_file_name(const SharedFile *file);
 bool shared_file_has(const SharedFile *file, const char *profile);
-/* Returns the value of a key, NULL if the profile lacks it. A nested key is written "s3.addressing_style". */
+/* Returns the value of a key, NULL if the profile lacks the key. A nested key is written "s3.addressing_style". */
 const char *shared_file_get(const SharedFile *file, const char *profile, const char *key);
-/* Returns the line of a key, for messages; 0 if the profile lacks it. */
+/* Returns the line of a key, for messages; 0 if the profile lacks the key. */
 int shared_file_line(const SharedFile *file, const char *profile, const char *key);

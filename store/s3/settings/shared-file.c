@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared-file.c - AWS's shared config and credentials files; see options.h.
  *
- * The strings point into the file's text, so that secrets are in one place. */
+ * All strings of a SharedFile point into its copy of the file's text, so that secrets are in one place. */
 #include "store/s3/settings/options.h"
 
 #include "base/file.h"
@@ -33,8 +33,8 @@ struct SharedFile {
     SharedFileEntry *entries;
     int n_entries;
     int last; /* the entry that a more indented line continues; NONE: no key in this section yet */
-    int parent;    /* the last key without a value, below which keys may be indented; NONE */
-    size_t indent; /* indentation of the last key that is not below another */
+    int parent; /* the last key without a value, below which keys may be indented; NONE: no such key */
+    size_t indent; /* indentation of the last key that is not below another key */
 };
 
 SharedFile *shared_file_free(SharedFile *file)
@@ -69,7 +69,7 @@ static void cut_blanks(char *text)
         text[--n] = '\0';
 }
 
-/* Cuts a comment after a value. It must follow a blank, as values may have '#' and ';'. */
+/* Cuts a comment after a value. A comment must follow a blank, as values may have '#' and ';'. */
 static void cut_comment(char *text)
 {
     for (char *p = text; *p; p++)
@@ -152,7 +152,7 @@ static int add_below(SharedFile *file, char *p, int line, Error *err)
         return add_entry(file, file->entries[file->parent].key, p, line, err);
     cut_comment(p);
     char *end = strchr(file->entries[file->last].value, '\0');
-    *end = '\n'; /* in place: the new line is stored after it */
+    *end = '\n'; /* the value grows in place, into the part of the text that was read */
     memmove(end + 1, p, strlen(p) + 1);
     return 0;
 }

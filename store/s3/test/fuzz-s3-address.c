@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-s3-address.c - any text as a redirect's Location and, split at its line ends, as endpoint, region, bucket and
- * key is either refused, or gives a host that fits and a path that begins with "/"; neither can end the request's line.
- * The text is also tried as a store's URI and as a key. */
+ * key is either refused, or gives a host that fits and a path that begins with "/"; neither host nor path can end the
+ * request's line. The text is also tried as a store's URI and as a key. */
 #include "store/backend.h"
 #include "store/s3/client/address.h"
 #include "store/store.h"

@@ -11,7 +11,7 @@ typedef struct Case {
     const char *endpoint;
     S3Addressing addressing;
     const char *region, *bucket, *key;
-    const char *host, *path; /* NULL: refused */
+    const char *host, *path; /* NULL: the address is refused */
 } Case;
 
 static const Case cases[] = {
@@ -62,7 +62,7 @@ static void test_requests(_unused_ void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         const Case *c = &cases[i];
-        S3Options options = {.endpoint = (char *)c->endpoint, /* only read */
+        S3Options options = {.endpoint = (char *)c->endpoint, /* is only read */
                              .region = (char *)"r",
                              .addressing = c->addressing};
         S3Address address = {0};

@@ -15,7 +15,7 @@
 enum { ALLOCATIONS_MAX = 2000 };
 
 static S3Options options = {
-    .region = (char *)"us-east-1", /* only read */
+    .region = (char *)"us-east-1", /* the texts are only read */
     .profile = (char *)"default",
     .part_bytes = 8 << 20,
     .connections = 4,

@@ -108,7 +108,7 @@ static void test_slow_down(_unused_ void **state)
     s3_client_counts(w->client, &counts);
     assert_int_equal(counts.slow_downs, TOO_MUCH);
     assert_int_equal(counts.retries, TOO_MUCH);
-    assert_int_equal(counts.concurrency, 8); /* from 4, after 64 more successes */
+    assert_int_equal(counts.concurrency, 8); /* the limit grew from 4 again */
     world_free(w);
 }
 
@@ -151,7 +151,8 @@ static void test_stalls(_unused_ void **state)
         assert_memory_equal(requests[i].buffer, world_blob + i, 100000);
         tries += requests[i].tries;
     }
-    assert_true(tries >= 6); /* each is tried twice; a slow machine may also stall */
+    /* Each request is tried twice, or more often if the machine is so slow that tries stall. */
+    assert_true(tries >= 6);
     world_free(w);
 }
 
@@ -356,7 +357,7 @@ static void test_stop(_unused_ void **state)
     atomic_store(&stop, true);
     assert_int_equal(s3_wait(w->client, &stalls, NULL), -ECANCELED);
     assert_non_null(strstr(stalls.error.text, "cancelled"));
-    assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC); /* the stall would last 20 s */
+    assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC); /* a stall lasts 20 s */
     world_free(w);
 }
 
@@ -367,12 +368,12 @@ static void test_hedge(_unused_ void **state)
     static FakeStep steps[25];
     steps[24] = (FakeStep){.act = FAKE_STALL, .n = 5000};
     World *w = world_new(steps, ELEMENTSOF(steps));
-    w->options.connections = 1; /* a hedge need not wait for its turn */
+    w->options.connections = 1; /* a hedge may exceed this limit */
     world_open_client(w);
     for (size_t i = 0; i < 24; i++)
         world_expect_range(w, i, 65536, 1);
     uint64_t begun = clock_boottime_usec();
-    world_expect_range(w, 77, 65536, 1); /* would stall for 20 s */
+    world_expect_range(w, 77, 65536, 1); /* without a hedge, this get would stall for 20 s */
     assert_true(clock_boottime_usec() - begun < 15 * USEC_PER_SEC);
     S3Counts counts;
     s3_client_counts(w->client, &counts);

@@ -178,7 +178,7 @@ static void test_checksums_of_puts(_unused_ void **state)
     S3Request put = world_put("c", false);
     put.checksum = true;
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
-    assert_string_equal(w->steps.seen[0], ""); /* it is unknown whether the server supports it */
+    assert_string_equal(w->steps.seen[0], ""); /* it is unknown whether the server checks crc32c */
     assert_string_equal(put.sent_crc32c, "");
     s3_client_set_checksum(w->client, true);
     put = world_put("c", false);
@@ -332,7 +332,7 @@ static void test_redirect_in_circles(_unused_ void **state)
     world_free(w);
 }
 
-/* An endpoint that gives credentials only after a delay; each set has another name. */
+/* An endpoint that gives credentials only when the test lets it; each answer has another key id and token. */
 typedef struct Container {
     sem_t may;
     atomic_int n;
@@ -433,7 +433,7 @@ static void test_cancel(_unused_ void **state)
     s3_cancel(w->client, &paused);
     Error err = ERROR_INIT;
     int r = s3_wait(w->client, &paused, &err);
-    assert_true(r == -ECANCELED || r == 0); /* the request may end before the cancel */
+    assert_true(r == -ECANCELED || r == 0); /* the request may have ended */
     s3_cancel(w->client, &paused);          /* no effect: the request has ended */
     S3Request next = world_get(0, 1000);
     assert_int_equal(s3_do(w->client, &next, NULL), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-credentials-renewal.c - credentials are renewed, rejected, or expire; as long as there are valid ones, no caller
- * waits. */
+/* test-credentials-renewal.c - credentials are renewed, rejected, or expire; as long as there are valid credentials, no
+ * caller waits. */
 #include "store/s3/test/testing-credentials.h"
 
 #include "base/file.h"
@@ -24,7 +24,7 @@ static void test_rotated_key(void **state)
     assert_int_equal(fixture_wait(f, &c, &later, &err), 0);
     assert_string_equal(c.access_key, "AKNEW");
     assert_true(later > serial);
-    s3_identity_reject(f->identity, serial); /* for the old serial: too late, no effect */
+    s3_identity_reject(f->identity, serial); /* an old serial has no effect */
     assert_int_equal(fixture_get(f, &c, &serial, &err), 0);
     assert_int_equal(serial, later);
     fixture_write(f, "credentials", "[default]\nregion = eu-west-1\n");
@@ -34,7 +34,7 @@ static void test_rotated_key(void **state)
     fixture_write(f, "credentials",
                   "[default]\naws_access_key_id = AKLAST\naws_secret_access_key = " SECRET "\n");
     for (int i = 0; i < PATIENCE_SEC * 100 && fixture_get(f, &c, &later, &err) < 0; i++)
-        (void)usleep(10000); /* the file is read again without a request */
+        (void)usleep(10000); /* the identity itself reads the file again */
     assert_string_equal(c.access_key, "AKLAST");
 }
 
@@ -99,7 +99,8 @@ static void test_expired_already(void **state)
     REFUSE(f, -EACCES, "the container's endpoint", "gave credentials that have expired");
 }
 
-/* No new credentials arrive in time. This is logged while the old ones are valid, and reported when they are not. */
+/* No new credentials arrive in time. The failure is logged while the old credentials are valid, and returned to callers
+ * when the old credentials have expired. */
 static void test_expired(void **state)
 {
     Fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-credentials.c - every source against simulated endpoints: which requests are sent, how answers, silence and
- * garbage are handled; and no text contains a secret. */
+/* test-credentials.c - tests every source of credentials against simulated endpoints: which requests are sent, how
+ * answers, silence and garbage are handled, and that no text contains a secret. */
 #include "store/s3/test/testing-credentials.h"
 
 #include <fcntl.h>
@@ -352,7 +352,7 @@ static void test_instance(void **state)
     f->phase = 6;
     REFUSE(f, -EACCES, "AssumeRoleUnauthorizedAccess");
     f->phase = 7;
-    REFUSE(f, -EACCES, "the metadata of the instance"); /* cut off three times */
+    REFUSE(f, -EACCES, "the metadata of the instance"); /* the reply is cut off three times */
 }
 
 /* ---- the default addresses ---- */

@@ -89,7 +89,7 @@ static void test_config(void **state)
 static void test_credentials(void **state)
 {
     (void)state;
-    /* Some people write it like this: all keys of a section are indented. */
+    /* Some people indent all keys of a section. */
     _cleanup_(shared_file_freep) SharedFile *file =
         parse(SHARED_CREDENTIALS, "[lab]\n"
                                   "    aws_access_key_id = AKIA\n"
@@ -104,7 +104,7 @@ static void test_credentials(void **state)
     assert_false(shared_file_has(file, "default"));
 }
 
-/* If a file has both, "[profile default]" counts and "[default]" does not, in any order. */
+/* If a file has "[profile default]" and "[default]", in any order, only "[profile default]" counts. */
 static void test_two_defaults(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_files(void **state)
     assert_string_equal(o.region, "us-east-1");
     s3_options_clear(&o);
 
-    /* Files in other places, and no file. */
+    /* The shared files are in other places; then there is no file. */
     unsetenv("AWS_PROFILE");
     write_text("other", "[default]\nregion = four\n");
     setenv("AWS_CONFIG_FILE", "~/other", 1);

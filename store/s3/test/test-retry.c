@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-retry.c - tests all rows of the tables of replies; pauses, the limit, and hedges. */
+/* test-retry.c - tests all rows of the tables of replies, the pauses, the limit of requests, and hedges. */
 #include "base/test/testing.h"
 
 #include "store/s3/client/retry.h"
@@ -15,7 +15,8 @@ typedef struct Case {
     bool unknown;
 } Case;
 
-/* The verdicts on a put that must not be executed twice; each case is also tested with a put that may. */
+/* The verdicts on a put that must not be executed twice; each case is also tested with a put that may be
+ * executed twice. */
 static const Case cases[] = {
     {"", 200, RETRY_DONE, 0, false},
     {"", 204, RETRY_DONE, 0, false},
@@ -89,8 +90,8 @@ static void test_every_reply(_unused_ void **state)
             fail_msg("%ld %s: %d %d %d", c->status, c->code, verdict.action, verdict.result,
                      verdict.unknown);
 
-        /* If the answer leaves open whether a put was done, it is tried again if it may be executed twice, or was not
-         * sent completely. */
+        /* If the answer leaves open whether a put was done, the put is tried again if it may be executed twice, or was
+         * not sent completely. */
         bool slower = c->status == 503;
         RetryAction wanted = !c->unknown ? c->action : slower ? RETRY_SLOWER : RETRY_AGAIN;
         reply.repeatable = true;
@@ -207,7 +208,7 @@ static void test_limit(_unused_ void **state)
 
     retry_limit_slow_down(&limit, 5 * USEC_PER_SEC);
     assert_int_equal(limit.now, 16);
-    retry_limit_slow_down(&limit, 5 * USEC_PER_SEC + 999999); /* the same burst */
+    retry_limit_slow_down(&limit, 5 * USEC_PER_SEC + 999999); /* same second: ignored */
     assert_int_equal(limit.now, 16);
     retry_limit_slow_down(&limit, 6 * USEC_PER_SEC);
     assert_int_equal(limit.now, 8);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-s3-answers.c - requests to S3 that are refused, time out, or are answered with nothing, with another document or
- * with a part of one. Unless the server reports it, no request may conclude that an object is absent, deleted or
+ * with a part of a document. Unless the server reports it, no request may conclude that an object is absent, deleted or
  * written, or that a list is complete. */
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -22,7 +22,7 @@ static int setup(void **state)
     bool promised;
     fake_reset();
     assert_int_equal(store_open("s3://bucket/p", &store, &err), 0);
-    assert_int_equal(store_puts_if_absent(store, &promised, &err), 0); /* no faults yet */
+    assert_int_equal(store_puts_if_absent(store, &promised, &err), 0); /* no fault is set yet */
     *state = store;
     return 0;
 }
@@ -232,7 +232,7 @@ static void many_without_an_answer_are_not_deleted(void **state)
         assert_non_null(strstr(err.text, "cannot remove objects of s3://bucket/p"));
         assert_int_equal(fake.n[FAKE_DELETE], 0);
         fake_mend();
-        put_three(); /* unreachable midway: the first failure is reported */
+        put_three(); /* the server becomes unreachable: the first failure is reported */
         fake_break(FAKE_DELETE_MANY, 1, FAKE_DENY);
         fake_break(FAKE_DELETE, 1, FAKE_DENY);
         fake_break(FAKE_DELETE, 2, FAKE_SILENT);
@@ -260,8 +260,8 @@ static void an_upload_that_nobody_began_puts_nothing(void **state)
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* If the answer to a completion is unclear, a HEAD shows whether the upload was completed. If not, it is aborted and
- * the put starts again. */
+/* If the answer to a completion is unclear, a HEAD shows whether the upload was completed. If it was not completed,
+ * the upload is aborted and the put starts again. */
 static void an_upload_that_nobody_says_is_complete_is_looked_at(void **state)
 {
     Store *store = *state;
@@ -376,7 +376,8 @@ static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
         assert_true(strncmp(t.error.text, "cannot write s3://bucket/p", 26) == 0);
         fake_mend();
     }
-    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* unreachable: the try does not test reading */
+    /* The server is unreachable, so the try does not test whether it can read. */
+    fake_break(FAKE_PUT, 1, FAKE_SILENT);
     const size_t n_heads = fake.n[FAKE_HEAD];
     StoreTry t = try_one(STORE_TRY_MARK, ".mark");
     assert_true(t.r == -EHOSTUNREACH && !t.may_read);
@@ -387,7 +388,7 @@ static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
     assert_true(fake_has("p/.mark"));
 }
 
-/* If a step of a try gets no answer, the try fails: put, get, delete, and the marker. */
+/* If a step of a try gets no answer, the try fails. The steps are a put, a get, a delete, and the put of the marker. */
 static void a_try_is_good_when_each_step_was(_unused_ void **state)
 {
     static const struct {
@@ -409,7 +410,7 @@ static void a_try_is_good_when_each_step_was(_unused_ void **state)
     assert_string_equal(t.error.text, "what was written comes back otherwise");
 }
 
-/* If no thread can be started for one try, that try fails; the other one still runs. */
+/* If no thread can be started for one try, that try fails; the other try still runs. */
 static void a_try_without_a_thread_says_so(_unused_ void **state)
 {
     StoreTry tries[2] = {{.kind = STORE_TRY_WRITE, .uri = "s3://bucket/p"},

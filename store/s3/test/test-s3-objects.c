@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-s3-objects.c - s3:// against a server in memory, with different functions of the server and with a fault of each
- * kind of request. */
+/* test-s3-objects.c - s3:// against a server in memory, which lacks one or the other function in some tests, and fails
+ * at each kind of request in other tests. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/number/hash.h"
@@ -26,7 +26,7 @@ static Store *open_store(void)
 
 static int put(Store *store, const char *key, size_t n_bytes, StorePutFlags flags, Error *err)
 {
-    /* The borders of the iovecs are not those of the parts. */
+    /* The iovecs do not end where the parts end. */
     const size_t a = n_bytes / 3, b = n_bytes / 7;
     const struct iovec parts[] = {{body, a},
                                   {NULL, 0},
@@ -88,7 +88,7 @@ static void test_sizes(void **state)
         {UINT64_C(256) << 20, 32 << 20},
         {UINT64_C(513) << 20, 64 << 20},
         {UINT64_C(640000) << 20, 64 << 20},         /* 10,000 parts */
-        {(UINT64_C(640000) << 20) + 1, 65 << 20},   /* one byte more than that */
+        {(UINT64_C(640000) << 20) + 1, 65 << 20},   /* one byte more than 10,000 parts */
         {UINT64_C(5) << 40, UINT64_C(525) << 20},   /* 5 TiB */
         {UINT64_C(50000) << 30, UINT64_C(5) << 30}, /* the maximum of S3 for an object in parts */
     };
@@ -122,7 +122,7 @@ static void test_parts(void **state)
         assert_there(store, key, sizes[i]);
         assert_true(sizes[i] <= 2000 || fake.part_bytes_most == 1000);
     }
-    assert_int_equal(fake.part_bytes_least, 1); /* the last part of 2,001 */
+    assert_int_equal(fake.part_bytes_least, 1); /* the last part of an object of 2,001 bytes */
     assert_int_equal(fake.n[FAKE_CREATE], 4);
     assert_int_equal(fake.n[FAKE_PART], 3 + 3 + 11 + 20);
     assert_int_equal(fake.n[FAKE_ABORT], 0); /* each upload was completed */
@@ -176,11 +176,11 @@ static void test_probe(void **state)
         assert_there(store, "large", WRITERS_SIZE);
         assert_tidy(2);
 
-        /* Parts are completed with their checksums. */
+        /* The request that completes an upload has the parts' checksums. */
         assert_int_equal(strstr(fake.complete_body, "<ChecksumCRC32C>") != NULL,
                          fake.checks_crc32c);
     }
-    assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283); /* "4waSgw==" */
+    assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283); /* base64: "4waSgw==" */
 }
 
 static void test_checksum_is_told(void **state)
@@ -195,7 +195,7 @@ static void test_checksum_is_told(void **state)
         Error err = ERROR_INIT;
         assert_int_equal(put(store, "x", 7, 0, &err), 0);
         assert_int_equal(fake.sends_crc32c, settings[i] == S3_ON);
-        assert_int_equal(fake.n[FAKE_PUT], 3); /* two for put-if-absent, and the object */
+        assert_int_equal(fake.n[FAKE_PUT], 3); /* two PUTs are the probe's, one is the object's */
     }
 }
 
@@ -206,7 +206,8 @@ static void test_probe_fails(void **state)
     fake_break(FAKE_PUT, 1, FAKE_DENY);
     assert_int_equal(put(store, "x", 7, 0, &err), -EACCES);
     assert_non_null(strstr(err.text, "s3://bucket/" PREFIX));
-    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* probed twice: with a short, then the usual deadline */
+    /* The first PUT of the probe has a short deadline, the second PUT has the usual deadline. */
+    fake_break(FAKE_PUT, 1, FAKE_SILENT);
     fake_break(FAKE_PUT, 2, FAKE_SILENT);
     assert_int_equal(put(store, "x", 7, 0, &err), -EHOSTUNREACH);
     fake_break(FAKE_DELETE, 1, FAKE_DENY); /* a user without the right to delete may still put */
@@ -284,7 +285,7 @@ static void test_lost_uploads(void **state)
         FakeKind kind;
         size_t at;
         FakeFault fault;
-        int if_absent, overwrite; /* what the put returns */
+        int if_absent, overwrite; /* result of the put with STORE_IF_ABSENT, and without it */
         size_t n_creates;
     } cases[] = {
         {FAKE_COMPLETE, 1, FAKE_LOSE, 0, 0, 1},
@@ -325,7 +326,7 @@ static void test_lost_uploads(void **state)
         int r = store_head(store, key, &n_bytes, &err);
         if (expected == 0)
             assert_there(store, key, WRITERS_SIZE);
-        else if (expected != -EEXIST) /* there is no object, or a whole one */
+        else if (expected != -EEXIST) /* there is no object, or a whole object */
             assert_true(r == -ENOENT || (r == 0 && n_bytes == WRITERS_SIZE));
     }
 }
@@ -419,7 +420,8 @@ static void test_reads(void **state)
     fake_break(FAKE_GET, 0, FAKE_CHANGE);
     assert_int_equal(store_get_range(store, "x", 0, 5000, got, &err), -EIO);
     assert_non_null(strstr(err.text, "changed while it was read"));
-    assert_int_equal(store_get_range(store, "x", 0, 1000, got, &err), 0); /* always consistent */
+    /* A single range always has bytes of one version. */
+    assert_int_equal(store_get_range(store, "x", 0, 1000, got, &err), 0);
     FILE *file = tmpfile();
     assert_non_null(file);
     assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), -EIO);
@@ -564,7 +566,7 @@ static void test_sweep(void **state)
     assert_int_equal(fake_n_uploads(), 4);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 3);
-    assert_int_equal(fake_n_uploads(), 1); /* of the other store */
+    assert_int_equal(fake_n_uploads(), 1); /* the other store's upload */
     fake_begin_upload(PREFIX "/x", 0);
     fake_break(FAKE_ABORT, 1, FAKE_DENY);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, NULL, &err), -EACCES);
@@ -595,8 +597,8 @@ static void test_delete_many(void **state)
         assert_int_equal(store_delete_many(store, pointers, N, &err),
                          round == 3 ? -EHOSTUNREACH : 0);
         fake_mend();
-        /* Expected single deletions: one (two requests of a thousand keys, and one key left); all; a thousand and one;
-         * none. */
+        /* Expected single deletions in each round: one (after two requests of a thousand keys, one key is left); all; a
+         * thousand and one; none. */
         static const size_t n_single[] = {1, N, 1001, 0};
         assert_int_equal(fake.n[FAKE_DELETE], n_single[round]);
         assert_true(round == 3 || fake_n_objects() == 0);

@@ -94,7 +94,7 @@ static void without_a_thread_a_put_is_done_at_once(_unused_ void **state)
     assert_true(fake_has("p/a"));
     assert_int_equal(put("a", STORE_DEFER | STORE_IF_ABSENT, &err), -EEXIST);
     assert_int_equal(store_flush(store, &err), 0);
-    atomic_store(&threads_left, 1); /* a single thread does all of them */
+    atomic_store(&threads_left, 1); /* one thread does all deferred puts */
     for (char key[] = "b"; key[0] <= 'z'; key[0]++)
         assert_int_equal(put(key, STORE_DEFER, &err), 0);
     assert_int_equal(store_flush(store, &err), 0);
@@ -102,7 +102,7 @@ static void without_a_thread_a_put_is_done_at_once(_unused_ void **state)
     assert_int_equal(atomic_load(&threads_left), 0);
 }
 
-/* A new thread is started only if all are busy, and at most sixteen. */
+/* A new thread is started only if all threads are busy, and there are at most sixteen threads. */
 static void a_thread_is_begun_when_all_are_busy(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -288,7 +288,7 @@ static void a_list_without_a_date_is_as_old_as_our_clock_says(_unused_ void **st
     assert_int_equal(removed, 1);
     fake_begin_upload("p/a", (clock_realtime_usec() / USEC_PER_SEC - 3600) * USEC_PER_SEC);
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
-    assert_int_equal(removed, 1); /* exactly that old */
+    assert_int_equal(removed, 1); /* the upload is exactly as old as the limit */
     fake.text = "<ListBucketResult><Contents><Key>q/a</Key><Size>1</Size><ETag>v</ETag>"
                 "<LastModified>2026-01-02T03:04:05.000Z</LastModified></Contents>"
                 "<IsTruncated>false</IsTruncated></ListBucketResult>";
@@ -313,8 +313,8 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
         {-EACCES, 400, "ExpiredToken", -EACCES, false},
         {-EHOSTUNREACH, 400, "BadDigest", 0, true},
         {-EHOSTUNREACH, 400, "XAmzContentChecksumMismatch", 0, true},
-        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* for the second request */
-        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* for the second request */
+        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* answers the second PUT */
+        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* answers the second PUT */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Error err = ERROR_INIT;
@@ -442,7 +442,8 @@ int main(void)
         body[i] = (char)(i * 2654435761u >> 11);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_probe_is_refused_in_many_words), /* first, as only sixteen servers are stored */
+        /* This test must be the first, as the results of only sixteen servers are stored. */
+        TEST(a_probe_is_refused_in_many_words),
         TEST(a_pause_is_drawn_and_slept),
         TEST(a_pause_ends_before_its_deadline),
         TEST(without_a_thread_a_put_is_done_at_once),

@@ -168,7 +168,7 @@ static void test_suite(void **state)
         assert_signed(&v, "example.amazonaws.com", &suite, "service", SUITE_TIME, &cache);
     }
 
-    /* get-vanilla-with-session-token */
+    /* The vector get-vanilla-with-session-token. */
     S3Credentials session = suite;
     snprintf(session.token, sizeof(session.token),
              "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267");

@@ -17,7 +17,7 @@
 enum { BLOB_BYTES = 3 << 20, STEPS_SEEN = 16 };
 
 typedef struct Steps {
-    const FakeStep *steps; /* answers to the first n requests; later ones are served normally */
+    const FakeStep *steps; /* answers to the first n requests; later requests are served normally */
     size_t n;
     const char *header;          /* name of the header to record; NULL: none */
     char seen[STEPS_SEEN][1024]; /* value of that header in each of the first requests */

@@ -55,7 +55,8 @@ int fixture_begin(void **state)
     for (size_t i = 0; i < ELEMENTSOF(unset); i++)
         fixture_variable(unset[i], NULL);
     fixture_variable("AWS_EC2_METADATA_DISABLED", "true");
-    fixture_variable("http_proxy", "http://127.0.0.1:9"); /* closed; local endpoints bypass it */
+    /* No proxy runs at this address; requests to local endpoints must use no proxy. */
+    fixture_variable("http_proxy", "http://127.0.0.1:9");
     fixture_file(f, "AWS_CONFIG_FILE", "config", "");
     fixture_file(f, "AWS_SHARED_CREDENTIALS_FILE", "credentials", "");
     assert_int_equal(pthread_mutex_init(&f->lock, NULL), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-endpoint.h - a small HTTP server on loopback, whose answers a test makes: replies, garbage, late or none.
+/* testing-endpoint.h - a small HTTP server on loopback, for which a test makes the answers: replies, garbage, late
+ * answers or none.
  *
  * Ownership: endpoint_start() gives the caller a FakeEndpoint; a request's texts are valid only during the callback.
  * Units:     bytes.

@@ -90,7 +90,7 @@ Faults *faults_start(const char *const *more)
     FILE *says = fdopen(out[0], "r");
     if (faults->pid < 0 || !says || !fgets(faults->answer, sizeof faults->answer, says))
         die("the proxy did not start", script);
-    (void)fclose(says); /* it was only read */
+    (void)fclose(says); /* the stream was only read */
     char control[128];
     text_of(faults->answer, "endpoint", faults->endpoint, sizeof faults->endpoint);
     text_of(faults->answer, "control", control, sizeof control);
@@ -143,7 +143,7 @@ const char *faults_do(Faults *faults, const char *format, ...)
 long faults_number(const char *answer, const char *name)
 {
     char pattern[32];
-    (void)snprintf(pattern, sizeof pattern, "\"%s\": ", name); /* a long name is not found */
+    (void)snprintf(pattern, sizeof pattern, "\"%s\": ", name); /* a name that is cut is not found */
     const char *at = strstr(answer, pattern);
     if (!at)
         die(name, answer);

@@ -25,7 +25,7 @@
 typedef struct Faults Faults;
 
 /* Starts the proxy in front of AWS_ENDPOINT_URL, and sets that variable to the proxy's URL until faults_stop().
- * arguments: further ones for the proxy ("--tls", ...), ended by NULL; NULL: none. */
+ * arguments: further arguments of the proxy ("--tls", ...), ended by NULL; NULL: none. */
 Faults *faults_start(const char *const *arguments);
 Faults *faults_stop(Faults *faults);
 DEFINE_CLEANUP(Faults, faults_stop)

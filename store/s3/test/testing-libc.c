@@ -119,7 +119,7 @@ int __wrap_asprintf(char **ret, const char *format, ...)
     return n;
 }
 
-/* The same two functions, as _FORTIFY_SOURCE calls them. */
+/* vasprintf() and asprintf() by the names under which _FORTIFY_SOURCE calls them. */
 int __wrap___vasprintf_chk(char **ret, _unused_ int flag, const char *format, va_list ap)
 {
     return __wrap_vasprintf(ret, format, ap);
@@ -134,7 +134,7 @@ int __wrap___asprintf_chk(char **ret, _unused_ int flag, const char *format, ...
     return n;
 }
 
-/* Counts the text, which the caller must free. */
+/* Counts the stream's text as a block, since the caller must free the text. */
 FILE *__wrap_open_memstream(char **text, size_t *n_bytes)
 {
     if (fails(&stream_fails))

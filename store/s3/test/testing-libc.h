@@ -18,5 +18,5 @@ extern atomic_uint_least64_t paused_usec;
 extern atomic_int threads_left;
 /* The n-th calloc(), malloc() or open_memstream() from now on fails (1: the next); 0: none. */
 extern atomic_int calloc_fails, malloc_fails, stream_fails;
-/* The number of blocks from malloc() and such that were not freed. */
+/* The number of blocks from malloc() and similar functions that were not freed. */
 extern atomic_int n_allocated;

@@ -12,7 +12,7 @@
 
 typedef struct Break {
     FakeKind kind;
-    size_t at; /* number of the request, by fake.n; 0: all */
+    size_t at; /* fails at this value of fake.n[kind]; 0: at all requests of the kind */
     FakeFault fault;
 } Break;
 
@@ -184,7 +184,7 @@ static void serve_part(S3Request *q)
     free(part->data);
     part->data = gather(q, &part->n_bytes);
     part->version = ++shelf.serial;
-    if (q->checksum && fake.sends_crc32c) /* the completion must repeat this */
+    if (q->checksum && fake.sends_crc32c) /* the completion must repeat this checksum */
         (void)snprintf(q->sent_crc32c, sizeof(q->sent_crc32c), "crc");
     fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
     fake.part_bytes_most = MAX(fake.part_bytes_most, part->n_bytes);
@@ -480,11 +480,11 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         refuse(q, -EACCES, 403, "AccessDenied");
         break;
     case FAKE_CHANGE:
-        shelf_find(q->key)->version = ++shelf.serial; /* same bytes, so a test can compare them */
+        shelf_find(q->key)->version = ++shelf.serial; /* only the version changes, not the bytes */
         serve(q, kind);
         break;
     case FAKE_STALL:
-        q->result = 1; /* in progress */
+        q->result = 1; /* 1: the request is in progress */
         n_stalled++;
         break;
     case FAKE_REFUSE:
@@ -598,7 +598,7 @@ S3Client *s3_client_close(S3Client *c)
     closing = true;
     (void)pthread_cond_broadcast(&changed); /* cannot fail */
     (void)pthread_mutex_unlock(&lock);      /* cannot fail */
-    (void)pthread_join(c->thread, NULL);    /* a thread of this file, not joined yet */
+    (void)pthread_join(c->thread, NULL);    /* the thread was not joined yet */
     return NULL;
 }
 
@@ -622,7 +622,8 @@ void fake_reset(void)
     while (shelf.n_uploads > 0)
         shelf_drop_upload(&shelf.uploads[0]);
     n_breaks = n_stalled = 0;
-    (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site); /* not probed yet */
+    /* Each server has a name of its own, so it was not probed before. */
+    (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site);
     fake = (FakeServer){.options = {.endpoint = endpoint,
                                     .part_bytes = 1000,
                                     .connections = 8,

@@ -27,14 +27,14 @@ typedef enum FakeKind {
 } FakeKind;
 
 typedef enum FakeFault {
-    FAKE_LOSE,      /* done, but the answer is lost, and the request is sent again */
-    FAKE_LOSE_ALL,  /* done, but no answer arrives until the deadline */
-    FAKE_SILENT,    /* not done; no answer arrives until the deadline */
-    FAKE_CONFLICT,  /* 409 */
-    FAKE_ERROR_200, /* not done; 200 with fake.text, or with an <Error> */
-    FAKE_CUT,       /* done; the second half of the answer is missing */
+    FAKE_LOSE,      /* the request is done, its answer is lost, and the request is sent again */
+    FAKE_LOSE_ALL,  /* the request is done, but no answer arrives until the deadline */
+    FAKE_SILENT,    /* the request is not done; no answer arrives until the deadline */
+    FAKE_CONFLICT,  /* the answer is 409 */
+    FAKE_ERROR_200, /* the request is not done; the answer is 200 with fake.text or an <Error> */
+    FAKE_CUT,       /* the request is done; the second half of the answer is missing */
     FAKE_NO_UPLOAD, /* another client aborted the upload */
-    FAKE_DENY,      /* 403 */
+    FAKE_DENY,      /* the answer is 403 */
     FAKE_CHANGE,    /* the object has another version from now on */
     FAKE_STALL,     /* no answer until the request is cancelled */
     FAKE_RIVAL,     /* another writer puts the object first */
@@ -44,22 +44,22 @@ typedef enum FakeFault {
 typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
 
 typedef struct FakeServer {
-    S3Options options; /* of the client */
+    S3Options options; /* the client's options */
     FakeAbsent if_absent;
-    bool complete_ignores_absent; /* as Ceph does */
+    bool complete_ignores_absent; /* a completion ignores If-None-Match, as with Ceph */
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
-    bool ignores_prefix; /* in a list of uploads */
-    bool stands_still;   /* each page of objects is the first one again */
+    bool ignores_prefix; /* a list of uploads has all prefixes */
+    bool stands_still;   /* each page of objects is the first page */
     const char *text;    /* body of FAKE_ERROR_200 */
     int64_t ahead_sec;   /* how far the server's clock is ahead, in lists of uploads */
-    bool says_no_length; /* for HEAD and GET: no Content-Length */
+    bool says_no_length; /* replies to HEAD and GET have no Content-Length */
     const char *etag;    /* ETag of objects that are read; NULL: the version, not an MD5 */
     bool etag_opaque;    /* the reply marks the ETag as opaque */
     struct {
         int r;
         long status;
         const char *code;
-    } refusal; /* for FAKE_REFUSE */
+    } refusal; /* how FAKE_REFUSE refuses a request */
     /* Called for each request before it is served. */
     void (*on_request)(FakeKind kind, const S3Request *request);
     size_t page; /* maximum of objects or uploads per page; 0: endless pages without an object */

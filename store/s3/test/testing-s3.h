@@ -36,8 +36,8 @@ typedef enum FakeAct {
 
 typedef struct FakeStep {
     FakeAct act;
-    int status;          /* for FAKE_ANSWER */
-    const char *code;    /* code of its <Error>; NULL: no <Error> */
+    int status;          /* HTTP status of FAKE_ANSWER */
+    const char *code;    /* code of the answer's <Error>; NULL: no <Error> */
     const char *headers; /* further headers, each with "\r\n"; NULL: none. Also for FAKE_SERVE */
     const char *body;
     size_t n;
@@ -51,7 +51,7 @@ Fake *fake_start(FakeScript script, void *context);
 void fake_stop(Fake *fake);
 int fake_port(const Fake *fake);
 unsigned fake_requests(Fake *fake);
-unsigned fake_connections(Fake *fake); /* number accepted so far */
+unsigned fake_connections(Fake *fake); /* number of connections accepted so far */
 
 /* Puts an object; path is that of its URL, "/bucket/key". */
 void fake_put(Fake *fake, const char *path, const void *data, size_t n_bytes);

@@ -39,7 +39,7 @@ extern Shelf shelf;
 void shelf_check(bool good, const char *what);
 ShelfObject *shelf_find(const char *name); /* NULL: no such object */
 void shelf_take(ShelfObject *object);
-/* Stores an object; replaces one of the same name. */
+/* Stores an object; replaces an object of the same name. */
 void shelf_put(const char *name, const char *mark, char *data, size_t n_bytes);
 ShelfUpload *shelf_begin_upload(const char *name, const char *mark, uint64_t begun_usec);
 void shelf_drop_upload(ShelfUpload *upload);
