@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h - the only module that reads a clock.
  *
- * Folder:    unless a header differs, Errors: none. Threads: any.
+ * Folder:    the defaults of its headers are Errors: none. Threads: any.
  * Ownership: none.
  * Units:     microseconds. The boottime clock counts through suspend; deadlines use it. The realtime clock is for times
  *            that people read.

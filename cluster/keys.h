@@ -2,7 +2,7 @@
 /* keys.h - the keys of the records in etcd. Most are /sdtrain/<cluster>/<kind>/<...>. The keys of secrets are
  * /sdtrain-secrets/<cluster>/<job>, and the keys of logs are /sdtrain-logs/<cluster>/<kind>/<node>/<id>.
  *
- * Folder:    unless a header differs, Units: none. Errors: none. Threads: any.
+ * Folder:    the defaults of its headers are Units: none. Errors: none. Threads: any.
  * Ownership: callers pass buffers of KEY_MAX bytes; functions that fill one return it.
  * Errors:    key_parse*(): -EINVAL for a key of another form or kind.
  */

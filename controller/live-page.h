@@ -5,7 +5,7 @@
  * bytes. A viewer is sent the parts that have changed, or the whole page if the viewer lags. The pages are
  * read-only, and a controller that does not lead names the leader, if it knows the leader.
  *
- * Folder:    unless a header differs, Threads: loop thread only.
+ * Folder:    the defaults of its headers are Threads: loop thread only.
  * Ownership: live_pages_new() gives the caller LivePages, which borrow the look's userdata. http_server_free() must
  *            be called first: it ends the viewers.
  * Units:     seconds.

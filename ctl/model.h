@@ -85,7 +85,7 @@ const char *model_submission(const ModelJob *job);
 /* Tells why the job is in its phase, or which record it lacks and what to do. Returns ret. */
 enum { MODEL_REASON_BYTES = 400 };
 const char *model_reason(const ModelJob *job, char ret[MODEL_REASON_BYTES]);
-/* Finds a job that verbs show, or returns -ENOENT with an error text. */
+/* Finds a job that `sdctl job list` shows, or returns -ENOENT with an error text. */
 int model_find_any_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 /* Finds a job that has a job file, or returns -ENOENT with an error text. */
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);

@@ -183,8 +183,9 @@ static int decode_next(Loader *l, Error *err)
     }
 }
 
-/* Continues the reads while no slot is free for a decoded sample; returns after any bytes have arrived or a step was
- * released. seen: the count of events before the caller found that no slot is free. */
+/* Called when no slot is free for a decoded sample. Continues the reads, then waits until bytes have arrived or a step
+ * was released. seen: the count of events from before the caller looked for a free slot, so that no event between the
+ * look and the wait is missed. */
 static void tend(Loader *l, uint64_t seen)
 {
     Dataset *d = l->dataset;

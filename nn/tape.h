@@ -16,7 +16,7 @@
  * residual, the residual's gradient is the output's gradient; if the residual's gradient has no earlier writer, both
  * gradients share one buffer and the step costs nothing.
  *
- * Folder:    unless a header differs, Threads: the device's.
+ * Folder:    the defaults of its headers are Threads: the device's.
  * Ownership: tape_new() gives the caller a Tape. The tape borrows the Device and the bound memory.
  * Units:     values are NHWC; an image is its own tokens, a text is h = 1, w = tokens.
  * Errors:    emitting never fails by itself: the first error sticks and tape_measure() returns it.

@@ -104,7 +104,7 @@ typedef struct ChannelMessage {
     int64_t step;
 
     union {
-        /* assign: all its fields. This is the largest member, so {0} clears the whole union. */
+        /* All fields of an assign message. This member is the first and the largest, so {0} clears the whole union. */
         ChannelAssign assign;
         uint64_t alive_usec; /* alive: time until SIGKILL, unless another alive follows */
         /* rendezvous, go: address of rank 0's rendezvous store */

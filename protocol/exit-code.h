@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exit-code.h - the exit codes of a trainer, which tell how it ended.
  *
- * Folder:    unless a header differs, Threads: any.
+ * Folder:    the defaults of its headers are Threads: any.
  * Ownership: none.
  * Units:     process exit codes; -errno.
  * Errors:    none.

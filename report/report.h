@@ -5,7 +5,7 @@
  * and cluster.html share page.css and page.js; template.h describes the marks in templates. A page can be read without
  * its script.
  *
- * Folder:    unless a header differs, Threads: any.
+ * Folder:    the defaults of its headers are Threads: any.
  * Ownership: a struct borrows everything that it points to. The caller clears the Page.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0: unknown; *_sec is seconds; NAN: unknown.
  * Errors:    none.
@@ -64,7 +64,7 @@ typedef struct ReportJob {
     uint64_t submitted_usec;
     const ReportRow *rows; /* more facts about the job */
     size_t n_rows;
-    const char *alone;            /* digest of a run of the same job alone; NULL: unknown */
+    const char *alone;            /* digest of an undisturbed run of the same job; NULL: unknown */
     ReportPicture grid, pictures; /* samples of the network, and pictures of the data */
 } ReportJob;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answer.h - what a sink's reply means, by HTTP or SMTP.
  *
- * Folder:    unless a header differs, Threads: any.
+ * Folder:    the defaults of its headers are Threads: any.
  * Ownership: none.
  * Units:     pause_usec in microseconds.
  * Errors:    none: every reply has a meaning. The answer's text is printable ASCII and contains none of the secrets.

@@ -26,7 +26,7 @@ typedef struct ClusterSlots {
     int closed; /* unused slots of nodes that get no new ranks */
 } ClusterSlots;
 ClusterSlots cluster_slots(const Model *model);
-/* Tells whether the node's record vanished although the node had not left in order, and the node is not cordoned. */
+/* Returns true if the node's record vanished without an orderly departure, and the node is not cordoned. */
 bool judge_is_lost(const Model *model, const char *node);
 /* Tells whether the job has, or should have, ranks now. */
 bool job_is_active(const ModelJob *job);

@@ -6,7 +6,7 @@
  * placed. A cloud gives its notice two minutes ahead; so the probe for notices also runs between rounds where
  * spot_endpoint is set.
  *
- * Folder:    unless a header differs, Threads: loop thread only.
+ * Folder:    the defaults of its headers are Threads: loop thread only.
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as in verdict.h and records.h.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.

@@ -7,7 +7,7 @@
  * lease has run out. A key that was removed is put back. After the loss of the lease the node requests a new lease and
  * puts the record back with the same incarnation, together with the records of the ranks that run on.
  *
- * Folder:    unless a header differs, Ownership: part of the Manager. Units: none. Threads: loop thread only.
+ * Folder:    the defaults of its headers are Ownership: part of the Manager. Units: none. Threads: loop thread only.
  * Errors:    another machine holds the name: name_is_taken is called, and the record waits.
  */
 #pragma once

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample-read.h - reads one sample's bytes ahead of time, checks them, and retries failures.
  *
- * A reader begins many reads and polls them. A read first needs its shard (opening), then, if samples are read by
- * range, its range (range), then its bytes are checked (ready). After a failed attempt, the shard's data that the
- * attempt used are dropped, and the read begins again. After SAMPLE_READ_ATTEMPTS attempts the read has failed for
- * good.
+ * A reader begins many reads and polls them. A read waits for its shard (state "opening"), then for its bytes, if
+ * samples are read by range ("range"); at last its bytes have been checked ("ready"). After a failed attempt, the
+ * shard's data that the attempt used are dropped, and the read begins again. After SAMPLE_READ_ATTEMPTS attempts the
+ * read has failed for good.
  *
  * Ownership: a SampleRead is the caller's, zero at first. It must not be moved between sample_read_begin() and
  *            sample_read_end(), and borrows the Shards. sample_read_clear() frees its buffer.
  * Units:     bytes; wake_usec is clock_monotonic_usec().
  * Errors:    -EBADMSG corrupt bytes, -ENOENT a missing shard, the store's errors; the text names shard, sample, range,
  *            and both hashes if they differ. -EHOSTUNREACH, -EACCES and -ENOMEM are not retried here.
- * Threads:   one at a time for all reads of a Shards, and of all Shards that share its ReadBudget.
+ * Threads:   only one thread at a time may use the reads of all Shards that share a ReadBudget.
  */
 #pragma once
 

@@ -13,7 +13,7 @@
  *
  * Answers are returned in the order of the questions. At most pictures_room() questions may be without a taken answer.
  *
- * Folder:    unless a header differs, Threads: any.
+ * Folder:    the defaults of its headers are Threads: any.
  * Ownership: pictures_open() gives the caller a Pictures; pictures_free() accepts NULL, and ends the children. The
  *            bytes of a question are borrowed until its answer is taken.
  * Units:     bytes, pixels; microseconds.

@@ -17,7 +17,7 @@
  * A text is begin, ids, end. A longer text is cut to n_tokens and still ends with end; a shorter one is filled with 0.
  * Only the first 65,536 bytes of a word are used.
  *
- * Folder:    unless a header differs, Units: code points.
+ * Folder:    the defaults of its headers are Units: code points.
  * Ownership: tokenizer_open() gives the caller a Tokenizer; tokenizer_free() accepts NULL. Each thread has a
  *            TokenizerScratch of its own, which begins as NULL and ends with tokenizer_scratch_free().
  * Units:     ids; bytes of UTF-8.

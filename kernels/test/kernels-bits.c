@@ -30,8 +30,8 @@ typedef struct Space {
     float *host[BUFFERS]; /* values that fill() makes for b */
     /* Device memory. */
     float *memory[BUFFERS], *b[BUFFERS]; /* b begins OFFSET elements behind `memory` */
-    void *a_memory[BUFFERS],
-        *a[BUFFERS]; /* the same in the device's type; a is b if b has that type */
+    /* a[i] has the values of b[i] in the device's type. If b[i] has that type, a[i] is the same pointer. */
+    void *a_memory[BUFFERS], *a[BUFFERS];
     void *packed, *workspace;
     char *words; /* [8][WORDS_BYTES]: eight small values */
 

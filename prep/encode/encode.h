@@ -6,7 +6,7 @@
  * shard_samples; a part becomes at most one shard, which is put if absent. So any number of processes may be killed and
  * started again, and the dataset's bytes are the same. folder.h lists the objects in the output folder.
  *
- * Folder:    unless a header differs, Threads: any.
+ * Folder:    the defaults of its headers are Threads: any.
  * Ownership: none.
  * Units:     samples.
  * Errors:    -EEXIST the output belongs to another encoding or input, the text names both identities; -EDOM too many

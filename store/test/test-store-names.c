@@ -124,7 +124,8 @@ static int free_bytes(const char *uri, uint64_t *ret)
     return store_free_bytes(store, ret, &err);
 }
 
-/* The free space is that of the nearest folder that exists: none in /proc, some on the root's file system. */
+/* For a path that does not exist, the free space is that of its nearest parent folder that exists: 0 below /proc, more
+ * on the root's file system. */
 static void the_nearest_folder_tells_the_room(_unused_ void **state)
 {
     uint64_t n = 77;

@@ -3,11 +3,11 @@
  *
  *   hostile SECONDS PACKETS [PORT...]
  *
- * Over a connection it sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, or
- * much data at once, in a few packets or in hundreds. It also holds connections open. It lists the ports again and
- * again, because ranks listen only for a moment. If many packets are wanted, several processes send them. The program
- * prints how many packets went to how many connections, and how many ports there were. It uses only TCP: none of the
- * programs listens on UDP, which the test checks.
+ * Each connection stays silent, or carries random bytes, headers of the ranks' protocols without the proof that a rank
+ * sends, pieces of HTTP, or much data at once, in a few packets or in hundreds. Some stay open. The ports are listed
+ * again and again, because ranks listen only for a moment. If many packets are wanted, several processes send them. The
+ * program prints how many packets went to how many connections, and how many ports there were. It uses only TCP: none
+ * of the programs listens on UDP, which the test checks.
  *
  * Run it in its own namespace. */
 #include "base/clock.h"

@@ -5,7 +5,7 @@
  * state, canned grain. session_join() makes the rest: comms, the agreement of all ranks, checkpoint
  * writer, loader.
  *
- * Folder:    unless a header differs, Units: none. Threads: the training thread.
+ * Folder:    the defaults of its headers are Units: none. Threads: the training thread.
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* incidents.h - which incidents are open, and whether the table has a place for one more.
  *
- * Folder:    unless a header differs, Ownership: borrows the Cluster for the call. Units: as state.h. Errors: none.
- *            Threads: one at a time.
+ * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ *            none. Threads: one at a time.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - which nodes and slots the next world of a job gets.
  *
- * Folder:    unless a header differs, Ownership: borrows the Cluster for the call. Units: as state.h. Errors: none.
- *            Threads: one at a time.
+ * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ *            none. Threads: one at a time.
  * Ownership: the runs of a plan are in the Scratch and are valid until the next plan.
  */
 #pragma once

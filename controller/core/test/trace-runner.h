@@ -74,8 +74,8 @@ size_t trace_entries(TraceRunner *runner, TraceEntry **ret);
 void trace_tick(TraceRunner *runner);
 /* A tick that comes late, because the leader's machine was stalled before. */
 void trace_stall(TraceRunner *runner);
-/* trace_hold() keeps the next decision under way until trace_release(), which executes it if its guards still hold.
- * trace_release() returns false if no decision was kept. */
+/* trace_hold() delays the next decision until trace_release(), which executes it if its guards are still true.
+ * trace_release() returns false if no decision was delayed. */
 void trace_hold(TraceRunner *runner);
 bool trace_release(TraceRunner *runner);
 /* trace_outrun() lets the outcome of the next decision arrive before its records; trace_see() then shows the core

@@ -9,7 +9,7 @@
  * were made, or our own kernels were faster (attention-tile.h), the entry is {"own_kernels":true} for each pass of the
  * shape.
  *
- * Folder:    unless a header differs, Threads: LANE_COMPUTE's.
+ * Folder:    the defaults of its headers are Threads: LANE_COMPUTE's.
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
  *            graph; attention_lengths_new() gives device memory, which attention_lengths_free() releases.
  * Units:     workspace in bytes.

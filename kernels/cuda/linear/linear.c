@@ -6,11 +6,13 @@
  *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W is stored as [in][out]
  *     dx^T[in][rows]  = W^T[in][out] dy^T[out][rows]
  *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy is stored as [out][rows]
- * The library accepts a bias only in D's type, so the bias of bf16 outputs is rounded like the weight. dW is fp32, in
- * which the library sums. dbias has the fixed tree of the project's own column sums.
+ * The library accepts a bias only in the type of the result, so the bias of bf16 results is rounded to bf16 like the
+ * weight. dW is fp32, because the library sums in fp32. dbias is summed by this project's column-sum kernel, which
+ * always adds in the same order.
  *
- * A layer of some columns of a weight packs these columns as a separate matrix, so that forward and backward_data are
- * the same as those of any layer of that shape. Only dW^T has a stride, and its own name in the plans. */
+ * A layer may use only some columns of a larger weight. These columns are copied to a matrix of their own, so that
+ * forward and backward_data are those of any layer of that shape. dW^T is written into the larger matrix with a stride,
+ * so this product has a name of its own in the plans. */
 #include "base/memory.h"
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/own-convolution.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.h - the table of the CUDA backend.
  *
- * Folder:    unless a header differs, Units: none.
+ * Folder:    the defaults of its headers are Units: none.
  * Ownership: static.
  * Errors:    none.
  * Threads:   any.
