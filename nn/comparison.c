@@ -12,7 +12,7 @@ enum { RUNS = 2 };
 struct TapeComparison {
     Tape *tape;
     int run;
-    /* device memory: [RUNS][operations][N_RESULTS]; 0: the operation has no such result */
+    /* device memory: fingerprints [RUNS][operations][N_RESULTS] */
     uint64_t *sums;
 };
 

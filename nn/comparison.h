@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comparison.h - two runs of a tape with the same inputs, compared result by result.
  *
- * Equal inputs must give equal bits. Where they do not, the first operation whose result differs is the culprit; all
+ * Equal inputs must give equal bits. Where they do not, the first operation whose result differs is the cause; all
  * later results differ because of it. While a run is watched, the device computes a fingerprint of each result of an
  * operation right after the operation: activations, their gradients, the gradients of parameters.
  *
@@ -24,7 +24,6 @@ DEFINE_CLEANUP(TapeComparison, tape_comparison_free)
 /* Watches the tape from now on, as run 0 or run 1. Each number is used once. */
 void tape_comparison_watch(TapeComparison *comparison, int run);
 void tape_comparison_end(TapeComparison *comparison);
-/* Called after both runs. Reports the first result of the phase that differs, in the order of computation: -EXDEV.
- * Returns 0 if no result differs.
- * phase: TAPE_FORWARD or TAPE_BACKWARD. */
+/* Call it after both runs. Returns -EXDEV if a result of the phase differs between the runs; the error names the first
+ * such result, in the order of computation. Otherwise returns 0. phase: TAPE_FORWARD or TAPE_BACKWARD. */
 int tape_comparison_report(const TapeComparison *comparison, TapePhase phase, Error *err);

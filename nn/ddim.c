@@ -13,10 +13,10 @@ typedef struct Sampler {
     const DdimOptions *options;
     int64_t n_each, n_text; /* elements of one sample's latents and text */
     int grain;
-    int64_t n_done, n_all; /* steps of all grains: done so far, in total */
+    int64_t n_done, n_all; /* steps of all grains: the number done so far, and the total */
     /* device memory */
-    void *x, *text, *empty_text, *prediction; /* compute type, one grain */
-    float *staging;                           /* fp32, one grain of latents or texts */
+    void *x, *text, *empty_text, *prediction; /* data of one grain, in the compute type */
+    float *staging;                           /* latents or texts of one grain, in fp32 */
     int32_t *timesteps;
     int64_t *positions;
     /* host memory, one grain */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ddim.h - draws latents from a network: DDIM with eta 0 and classifier-free guidance.
  *
- * The timesteps are i * (n_steps / steps) + 1 for i = steps - 1 .. 0, and the step from the last of them goes to
+ * The timesteps are i * (n_steps / steps) + 1 for i = steps - 1 .. 0, and the step from the last timestep goes to
  * alpha_bar[0], as in the scheduler of the SD2 checkpoints (spacing "leading", steps_offset 1, set_alpha_to_one false,
  * clip_sample false).
  *

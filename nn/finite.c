@@ -14,10 +14,11 @@
 struct TapeFinite {
     Tape *tape;
     uint64_t until_usec;
-    uint64_t *counts; /* device memory: [N_RESULTS], of the operation that is checked */
+    /* device memory: for each result of the checked operation, how many values are not finite */
+    uint64_t *counts;
     uint32_t *maxima; /* device memory: maxima of the gradients of tensors, which no code reads */
     double *loss;     /* device memory */
-    bool hangs;       /* the device may still use this object's memory */
+    bool hangs;       /* the device hangs, and may still use this object's memory */
     char text[TAPE_FINITE_TEXT_MAX];
 };
 
@@ -193,7 +194,7 @@ static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape 
     if (r < 0)
         return error_errno(err, r, "a tape of one operation");
     tape->own_kernels = true;
-    memset(&op.kernel, 0, sizeof(op.kernel)); /* kernels of the tape `from` */
+    memset(&op.kernel, 0, sizeof(op.kernel)); /* the kernels belong to the tape `from` */
     if (backward)
         op.in[IN_RESIDUAL] = NO_VALUE;
     for (int i = 0; i < INPUTS_MAX; i++)
@@ -226,8 +227,8 @@ static void run_own(const TapeFinite *f, Tape *tape, bool backward)
         tape_backward(tape, &sink, NULL, NULL);
 }
 
-/* Computes the result again with the project's own kernels. Returns how many of its values are not finite, or a
- * negative errno. */
+/* Computes the result again with the project's own kernels. Returns how many values of the new result are not finite,
+ * or a negative errno. */
 static int64_t query_own_kernels(TapeFinite *f, size_t operation, TapeResult result, Error *err)
 {
     uint64_t counts[N_RESULTS];
@@ -249,7 +250,7 @@ static int64_t query_own_kernels(TapeFinite *f, size_t operation, TapeResult res
 
 /* ---- watching ---- */
 
-/* Writes the name of the library and of the operation in the plans, without the plan's JSON entry. */
+/* Writes which library computes the result, and the name of the plan's entry, but not the JSON of the entry. */
 static void name_plan(const Tape *tape, size_t operation, TapeResult result, char *text,
                       size_t size)
 {

@@ -27,13 +27,14 @@ int tape_finite_new(Tape *tape, uint64_t until_usec, TapeFinite **ret, Error *er
 TapeFinite *tape_finite_free(TapeFinite *finite);
 DEFINE_CLEANUP(TapeFinite, tape_finite_free)
 
-/* A sink for the backward that is watched. It keeps no gradient. */
+/* Returns the sink that must be given to the backward that is watched. The sink keeps no gradient. */
 GradientSink tape_finite_sink(const TapeFinite *finite);
 void tape_finite_watch(TapeFinite *finite);
 void tape_finite_end(TapeFinite *finite);
 
-/* Checks memory that is not a result of an operation of the tape: any memory, or all parameters, of which the first bad
- * one is named. Returns false if tape_finite_text() now has a text, or had one before the call. */
+/* Check memory that no operation of the tape has written: tape_finite_look() checks any memory;
+ * tape_finite_look_at_weights() checks all parameters, and names the first bad parameter. Both return false if
+ * tape_finite_text() now has a text, or had a text before the call. */
 bool tape_finite_look(TapeFinite *finite, const char *what, DataType type, int64_t n,
                       const void *data);
 bool tape_finite_look_at_weights(TapeFinite *finite, const float *weights);

@@ -20,7 +20,7 @@ typedef struct Network Network;
 struct Tape;
 
 typedef struct NetworkShape {
-    int grain, height, width; /* of the latents */
+    int grain, height, width; /* shape of the latents of one grain */
     int text_tokens;
     bool backward; /* false: inference only, a smaller arena */
 } NetworkShape;
@@ -39,9 +39,10 @@ Device *network_device(const Network *network);
 const UnetConfig *network_config(const Network *network);
 const NetworkShape *network_shape(const Network *network);
 const ParameterList *network_parameters(const Network *network);
-/* Returns the device memory of the network apart from the parameters: activations, workspace and packed weights. */
+/* Returns the bytes of device memory that the network uses without its parameters: for activations, workspace and
+ * packed weights. */
 size_t network_arena_bytes(const Network *network);
-size_t network_packed_bytes(const Network *network); /* only the packed weights */
+size_t network_packed_bytes(const Network *network); /* bytes of only the packed weights */
 size_t network_workspace_bytes(const Network *network);
 /* Returns the policy of fusion and recomputing, for the numerics record; static text. */
 const char *network_policy(const Network *network);

@@ -254,7 +254,7 @@ static void linear_release(Operation *op)
 }
 
 /* If the two parts of a layer have different plan entries, writes the names of both entries without their details,
- * since either may be meant. */
+ * since each part has its own plan. */
 static void linear_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];
@@ -406,7 +406,7 @@ ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads)
 
 static int group_norm_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* cannot fail */
+    (void)err; /* this function cannot fail */
     GroupNormShape *s = &op->shape.group_norm;
     s->c_second = op->in[IN_SECOND] == NO_VALUE ? 0 : in_value(tape, op, IN_SECOND)->c;
     op->form = vector_form(op);
@@ -454,7 +454,7 @@ ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double e
 
 static int layer_norm_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* cannot fail */
+    (void)err; /* this function cannot fail */
     const LayerNormShape *s = &op->shape.layer_norm;
     op->form = vector_form(op);
     op->saved_bytes = (size_t)s->rows * 2 * sizeof(float);
@@ -506,7 +506,7 @@ static void geglu_run_forward(const Tape *tape, const Operation *op)
 
 static int geglu_plan(Tape *tape, Operation *op, Error *err)
 {
-    (void)err; /* cannot fail */
+    (void)err; /* this function cannot fail */
     const Value *y = &tape->values[op->out];
     if (tape->trains)
         op->workspace_bytes = geglu_workspace_bytes(tape->device, rows_of(y), y->c);

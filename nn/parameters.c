@@ -27,7 +27,8 @@ ParameterList *parameter_list_free(ParameterList *list)
     return NULL;
 }
 
-/* The array doubles: it is full whenever the count is 0 or a power of two of at least 64. */
+/* Makes room for one more item if the array is full: whenever the count is 0 or a power of two of at least 64. The
+ * array's size then doubles. */
 static int make_room(ParameterList *list)
 {
     size_t n = list->n_items;
@@ -69,8 +70,8 @@ static void fill(float *to, int64_t n, float value)
         to[i] = value;
 }
 
-/* Fills elements [begin, end) of a tensor. Element j comes from word j % 4 of block j / 4: 2u - 1 is exact in fp32, and
- * the product is rounded once. */
+/* Fills elements [begin, end) of a tensor with draws from [-bound, bound). Element j is (2u - 1) * bound; u is made
+ * from word j % 4 of block j / 4. 2u - 1 is exact in fp32, and the product is rounded once. */
 static void fill_uniform(float *to, int64_t begin, int64_t end, uint64_t key, uint64_t tensor,
                          float bound)
 {

@@ -36,7 +36,8 @@ typedef struct Parameter {
     int64_t dims[PARAMETER_DIMS_MAX];
     int64_t n_elements;
     int64_t offset;
-    int64_t fan_in; /* of the layer, for the default initialisation of its weight and bias */
+    /* fan-in of the layer, for the default initialisation of the layer's weight and bias */
+    int64_t fan_in;
 } Parameter;
 
 typedef struct ParameterList {

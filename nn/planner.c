@@ -19,7 +19,7 @@ static bool meet(const PlannedBuffer *a, const PlannedBuffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Sorts the largest buffers first, and equal ones by their index, so that the plan is always the same. */
+/* Sorts the largest buffers first, and buffers of one size by their index, so that the plan is always the same. */
 static int compare_bytes(const void *pa, const void *pb)
 {
     const PlannedBuffer *const *a = pa, *const *b = pb;

@@ -24,7 +24,7 @@ ResultPlace tape_result(const Tape *tape, size_t operation, TapeResult result)
                        op->packed_bytes);
     case RESULT_OUT:
         return of_value(tape, tape_data(tape, op->out), op->out);
-    case RESULT_SAVED: /* all kinds on all devices save floats */
+    case RESULT_SAVED: /* on all devices, all kinds of operation save floats */
         return (ResultPlace){tape_saved(tape, op), DATA_F32,
                              (int64_t)(op->saved_bytes / sizeof(float))};
     case RESULT_WEIGHT:
@@ -55,9 +55,9 @@ const char *tape_result_name(TapeResult result)
     return names[result];
 }
 
-/* Whether a library may have computed the result. The other results always come from the project's own kernels; of a
- * convolution this includes the gradient of its per-image input. In layers other than attention, the second input is a
- * part of x. */
+/* Returns whether a library may have computed the result. If not, the project's own kernels always compute it: for
+ * example, the gradient of a convolution's per-image input. A library may compute the gradient of IN_SECOND if the
+ * operation is an attention, or if IN_SECOND is a part of x. */
 static bool may_be_planned(const Operation *op, TapeResult result)
 {
     switch ((int)result) {

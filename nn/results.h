@@ -30,6 +30,7 @@ typedef struct ResultPlace {
 ResultPlace tape_result(const Tape *tape, size_t operation, TapeResult result);
 /* Returns a name such as "the gradient of its weight". */
 const char *tape_result_name(TapeResult result);
-/* Like conv_plan_text() of kernels.h. Writes "" if no library computes that result. */
+/* Writes the text of the result's plan, as conv_plan_text() of kernels.h does. Writes "" if no library computes the
+ * result. */
 void tape_result_plan_text(const Tape *tape, size_t operation, TapeResult result, char *text,
                            size_t size);

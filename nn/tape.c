@@ -144,7 +144,7 @@ Layer tape_join(Layer a, Layer b)
     assert(a.in == b.in && a.kernel == 1 && b.kernel == 1);
     assert(a.bias < 0 && b.bias < 0);
     assert(b.weight == a.weight + a.n_elements);
-    /* a sink needs equal shares to tell the tensors apart */
+    /* all joined tensors must have the same size: a sink finds their borders by this size */
     assert(a.out * b.n_weights == b.out * a.n_weights);
     a.out += b.out;
     a.n_weights += b.n_weights;
@@ -260,8 +260,8 @@ static void schedule_forward(Tape *tape, Operation *op, int time)
     touch(tape, op->saved, time);
 }
 
-/* Must be called in the order in which gradients are written: the first writer of a gradient overwrites it, later ones
- * add. */
+/* Must be called in the order in which gradients are written: the first writer of a gradient overwrites it, later
+ * writers add. */
 static void schedule_gradient(Tape *tape, Operation *op, int i, int time)
 {
     if (op->in[i] == NO_VALUE || !tape->values[op->in[i]].wants_gradient)
@@ -269,7 +269,7 @@ static void schedule_gradient(Tape *tape, Operation *op, int i, int time)
     Value *value = &tape->values[op->in[i]];
     op->accumulate[i] = value->gradient != NO_BUFFER;
     if (!op->accumulate[i] && i == IN_RESIDUAL)
-        /* one buffer for both gradients; see tape.h */
+        /* the residual's gradient and the output's gradient share one buffer; see tape.h */
         value->gradient = tape->values[op->out].gradient;
     else if (!op->accumulate[i])
         value->gradient = add_buffer(tape, (size_t)value_elements(value) * tape->element_bytes);
@@ -291,7 +291,7 @@ static void schedule_backward(Tape *tape, Operation *op, int time)
     if (op->made >= 0)
         touch(tape, tape->operations[op->made].bias_gradient, time);
     const Value *out = &tape->values[op->out];
-    /* some operation reads the output, and has written its gradient */
+    /* some operation reads the output, and has written the output's gradient */
     assert(out->is_bound || out->gradient != NO_BUFFER || tape->r < 0);
     touch(tape, out->gradient, time);
     schedule_gradient(tape, op, IN_RESIDUAL, time);
@@ -657,7 +657,7 @@ void tape_describe(const Tape *tape, size_t operation, char *text, size_t size)
     char shape[80] = "";
     (op->kind->describe ? op->kind->describe : describe_values)(tape, op, shape, sizeof(shape));
     const ParameterList *list = tape->parameters;
-    /* an index of another tape's list where finite.c borrows the operation */
+    /* if finite.c has copied the operation from another tape, this is an index into that tape's list */
     const size_t first = op->layer.first_parameter;
     const char *name =
         op->layer.n_elements > 0 && first < list->n_items ? list->items[first].name : "";

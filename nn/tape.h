@@ -12,8 +12,8 @@
  *    and never read device memory from the host. A kernel writes the gradient of a layer's parameters into the
  *    workspace, and the sink takes it right afterwards; only into a plain sink do the kernels write directly.
  *
- * Gradients need no clearing: the first writer of a gradient overwrites it, later ones add. Where an operation adds a
- * residual, the residual's gradient is the output's gradient; if the residual's gradient has no earlier writer, both
+ * Gradients need no clearing: the first writer of a gradient overwrites it, later writers add. Where an operation adds
+ * a residual, the residual's gradient is the output's gradient; if the residual's gradient has no earlier writer, both
  * gradients share one buffer and the step costs nothing.
  *
  * Folder:    the defaults of its headers are Threads: the device's.
@@ -38,20 +38,24 @@ enum { NO_VALUE = -1, NO_BUFFER = -1 };
 
 typedef struct Value {
     int n, h, w, c;
-    bool is_bound;       /* the caller binds its memory with tape_bind(); it is not in the arena */
-    bool wants_gradient; /* it depends on a parameter */
-    int data, gradient;  /* indices into Tape.buffers; NO_BUFFER when bound or not wanted */
+    /* the caller binds the value's memory with tape_bind(); the arena does not hold it */
+    bool is_bound;
+    bool wants_gradient; /* the value depends on a parameter */
+    /* indices into Tape.buffers; NO_BUFFER: the caller binds the memory, or no gradient is wanted */
+    int data, gradient;
     void *bound, *bound_gradient;
 } Value;
 
 /* The parameters of one operation: one range of the flat buffer. */
 typedef struct Layer {
-    size_t first_parameter; /* index in the parameter list; gives the names */
-    int64_t weight;         /* offset in the flat buffer */
-    int64_t bias;           /* offset in the flat buffer; -1: none */
-    /* number of equal tensors that are joined into the weight; the same number for the bias */
+    /* index of the layer's first parameter in the parameter list, which has the names */
+    size_t first_parameter;
+    int64_t weight; /* offset in the flat buffer */
+    int64_t bias;   /* offset in the flat buffer; -1: none */
+    /* number of tensors of one size that are joined into the weight; the bias is joined from as many tensors */
     int n_weights;
-    int64_t n_elements; /* weight and bias together; 0: an operation without parameters */
+    /* elements of weight and bias together; 0: the operation has no parameters */
+    int64_t n_elements;
     int in, out, kernel;
 } Layer;
 
@@ -78,23 +82,24 @@ struct Operation {
     } shape;
     union {
         Conv *conv;
-        Linear *linear[2]; /* for IN_X, and for IN_SECOND */
+        Linear *linear[2]; /* [0] for IN_X, [1] for IN_SECOND */
         Attention *attention;
     } kernel;
-    GradientForm form;                  /* of the gradient of its weight */
-    size_t packed_bytes, packed_offset; /* of its packed weights in Tape.packed */
+    GradientForm form;                  /* form of the gradient of the operation's weight */
+    size_t packed_bytes, packed_offset; /* size and place of the packed weights in Tape.packed */
     size_t saved_bytes;                 /* bytes that forward keeps for backward */
     size_t workspace_bytes;
-    int saved; /* index into Tape.buffers */
-    /* index of the operation whose backward makes the gradient of this operation's bias; -1: its own backward does */
+    int saved; /* index into Tape.buffers of the bytes that forward keeps */
+    /* index of the operation whose backward makes the gradient of this operation's bias; -1: this operation's own
+     * backward */
     int maker;
     /* index of the operation whose bias' gradient this operation's backward makes; -1: none */
     int made;
     /* index into Tape.buffers of the gradient that the maker writes; NO_BUFFER without a maker */
     int bias_gradient;
-    /* backward adds to the gradient of that input instead of overwriting it */
+    /* for each input: backward adds to the input's gradient instead of overwriting it */
     bool accumulate[INPUTS_MAX];
-    bool runs_backward; /* its output depends on a parameter */
+    bool runs_backward; /* the operation runs backward, since its output depends on a parameter */
 };
 
 /* The gradient of a bias is the sum of columns of the gradient of its operation's output. The operation that writes the
@@ -109,7 +114,7 @@ struct OperationKind {
     bool sums_gradient;
     /* if the operation has a maker, backward leaves the gradient of its bias to the maker */
     bool takes_sums;
-    bool joins; /* its result is IN_X and IN_SECOND side by side */
+    bool joins; /* the result is IN_X and IN_SECOND side by side */
     /* IN_X may be the first channels and IN_SECOND the other channels of one input; see reads_joined() of kernels.h. */
     bool reads_joined;
     /* makes kernel objects and computes sizes; may be NULL */
@@ -121,7 +126,7 @@ struct OperationKind {
     void (*release)(Operation *op); /* may be NULL */
     /* Writes the operation's shape; NULL: the shape of x and the channels of the output are written. */
     void (*describe)(const Tape *tape, const Operation *op, char *text, size_t size);
-    /* Like conv_plan_text() of kernels.h; NULL: no library computes this kind. */
+    /* Writes the text of a plan, as conv_plan_text() of kernels.h does; NULL: no library computes this kind. */
     void (*plan_text)(const Operation *op, KernelPass pass, char *text, size_t size);
 };
 
@@ -134,7 +139,7 @@ typedef bool (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation
 
 struct Tape {
     Device *device; /* NULL until tape_measure() */
-    bool trains;    /* planned for backward, too */
+    bool trains;    /* the tape is planned for backward, too */
     /* Set before tape_measure(): all operations use the project's own kernels, whatever the device's plans say. */
     bool own_kernels;
     ParameterList *parameters;
@@ -144,14 +149,14 @@ struct Tape {
     size_t n_operations;
     PlannedBuffer *buffers;
     size_t n_buffers;
-    size_t element_bytes; /* of the compute type */
+    size_t element_bytes; /* size of an element of the compute type */
     size_t arena_bytes, packed_bytes;
-    /* The whole size; gradients of parameters lie at scratch_offset and after it. */
+    /* size of the whole workspace; gradients of parameters lie in it from scratch_offset on */
     size_t workspace_bytes;
     size_t scratch_offset;
     char *arena, *workspace, *packed; /* device memory */
-    const float *weights;             /* flat, from the last tape_set_weights() */
-    GradientSink sink;                /* of the backward that is running */
+    const float *weights;             /* flat buffer that tape_set_weights() got last */
+    GradientSink sink;                /* the sink of the backward that is running */
     TapeObserver observer;            /* NULL: none */
     void *observer_userdata;
     int r; /* first error while emitting */
@@ -204,7 +209,7 @@ ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads);
 ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu);
 ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
 ValueId tape_geglu(Tape *tape, ValueId x);
-/* Only for inference: like tape_embedding(), it has no backward. */
+/* tape_gelu() and tape_embedding() are only for inference: they have no backward. */
 ValueId tape_gelu(Tape *tape, ValueId x);
 /* ids is an input of n x 1 x tokens x 1 of int32_t; each id is a row of the table of words. There are at most as many
  * tokens as positions. The result is n x 1 x tokens x c. */
@@ -221,8 +226,8 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 /* Makes the kernels, plans the schedule and computes all sizes. A value that no operation reads keeps its memory for
  * one step. Returns -ENOTSUP if `backward` is set and an operation that must run backward has no backward. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
-/* tape_measure() calls it first. Where the device's kernels read two tensors as one, it removes each concat whose
- * readers are all such kernels, and gives them the concat's inputs. */
+/* The first step of tape_measure(). If the device has kernels that read two tensors as one, removes each concat that
+ * only operations with such kernels read, and gives these operations the concat's inputs. */
 void tape_skip_concats(Tape *tape, const Device *device);
 /* Allocates the memory, which every function below needs. */
 int tape_allocate(Tape *tape, Error *err);
@@ -252,12 +257,12 @@ ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c);
 void *tape_data(const Tape *tape, ValueId value);     /* NULL for NO_VALUE */
 void *tape_gradient(const Tape *tape, ValueId value); /* NULL if the value wants no gradient */
 void *tape_saved(const Tape *tape, const Operation *op);
-/* Where backward must write the gradients of the operation's parameters; NULL for the bias if the operation has
+/* Return where backward must write the gradients of the operation's parameters; NULL for the bias if the operation has
  * none. */
 void *tape_weight_gradient(const Tape *tape, const Operation *op);
 float *tape_bias_gradient(const Tape *tape, const Operation *op);
-/* Where backward must write the column sums of the gradient of IN_X, which are the gradient of another operation's
- * bias; NULL if these sums are not wanted. */
+/* Returns where backward must write the column sums of the gradient of IN_X, which are the gradient of another
+ * operation's bias; NULL if these sums are not wanted. */
 float *tape_sums(const Tape *tape, const Operation *op);
 /* Gives the operation's gradients to the sink. The operation's backward calls it when it has computed them. */
 void tape_take_gradients(const Tape *tape, const Operation *op);

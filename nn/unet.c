@@ -208,7 +208,7 @@ static ValueId up_block(Unet *u, int block, ValueId x)
     }
     if (level > 0) {
         Layer conv = conv_layer(u, module.text, "upsamplers.0.conv", c, c, 3);
-        /* x is joined with this skip */
+        /* the next up block joins x with this skip, so x is upsampled to the size of the skip */
         const Value to = *tape_value(u->tape, u->skips[u->n_skips - 1]);
         x = tape_conv(u->tape, conv, tape_upsample(u->tape, x, to.h, to.w), 1, NO_VALUE, NO_VALUE);
     }

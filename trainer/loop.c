@@ -57,7 +57,7 @@ static int look_for_data(const Session *s, int64_t step, uint64_t timeout_usec, 
 
 /* Returns when every rank has the data of the step. A rank in a collective cannot distinguish a peer that waits for its
  * store from a peer that hangs. So all ranks repeat a short collective, and each time every rank reports to its daemon
- * that it is alive. A rank that is stopped meanwhile is the first one without a report. */
+ * that it is alive. A rank that is stopped meanwhile is the first rank without a report. */
 static int wait_for_data(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
@@ -75,7 +75,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
             *err = why;
             return error_set_exit(err, r, exit_code_of_store(r));
         }
-        /* the maximum is that of the lowest rank */
+        /* the maximum is the number of the lowest rank that lacks data */
         uint32_t missing = r < 0 ? (uint32_t)(s->world_size - s->rank) : 0;
         daemon_link_wait(s->link, step, STAGE_REDUCING, waited_usec, waits_rank);
         r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
@@ -114,7 +114,7 @@ static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Er
 }
 
 /* Puts a grain on the device, and returns when the grain before it is computed: while the host stages a grain, the
- * device computes another one. */
+ * device computes another grain. */
 static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
@@ -137,7 +137,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     return error_set_exit(err, r, device_exit_code(r));
 }
 
-/* With ZeRO 2 ranks exchange each grain, so a rank must have computed its grain before it waits for others. */
+/* With ZeRO 2 ranks exchange each grain, so a rank must have computed its grain before it waits for other ranks. */
 static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error *err)
 {
     Session *s = l->session;
@@ -166,7 +166,7 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
 }
 
 /* Computes the grain again, if it is this rank's, and describes the result. Peers end at the same time, so no
- * collective is used. The stage is STAGE_LEAVING, since the daemon gives a rank that leaves more time than one that
+ * collective is used. The stage is STAGE_LEAVING, since the daemon gives a rank that leaves more time than a rank that
  * computes. */
 static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text, size_t size)
 {
@@ -204,7 +204,7 @@ static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, 
     return error_set_exit(err, r, EXIT_NON_FINITE);
 }
 
-/* Computes until the exponents fit: at most twice. */
+/* Computes the step, and computes it a second time if the exponents did not fit. */
 static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
 {
     update_begin(l->session->update);
@@ -285,7 +285,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 }
 
 /* Runs one step; `step` is the number of steps done before it. *flags: in, the flags that all ranks agreed on in the
- * step before; out, those of this step. */
+ * step before; out, the flags of this step. */
 static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
     Session *s = l->session;
@@ -305,7 +305,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     uint32_t mine = s->rank == 0 ? saver_step_flags(l->saver, step + 1) : 0;
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
-        /* missing, or never readable: the error is reported when all ranks wait */
+        /* the data are late, or cannot be read: this error is reported when all ranks wait for data */
         mine |= STEP_WAIT_DATA;
     r = judge_update(l, update_apply(s->update, mine, flags, &result, err), err);
     if (r < 0)
@@ -463,7 +463,8 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
     if (r == 0 && ret->finished && session->local)
         checkpoint_local_clear(session->local);
     judge(r, err);
-    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* all ranks report EXIT_NON_FINITE */
-        (void)device_exit_blames(session->device, &r, err); /* otherwise the error is unchanged */
+    if (r < 0 && err->exit != EXIT_NON_FINITE) /* all ranks report EXIT_NON_FINITE */
+        /* if the device is not the cause, the error stays unchanged */
+        (void)device_exit_blames(session->device, &r, err);
     return r;
 }

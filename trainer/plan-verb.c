@@ -51,7 +51,7 @@ static void help(void)
         "library.\n");
 }
 
-/* Checks that the result of tuning can be written, before tuning begins, since it takes minutes. */
+/* Checks that the result of tuning can be written, before tuning begins, since tuning takes minutes. */
 static int check_target(const char *path, Error *err)
 {
     char folder[PATH_MAX];
@@ -161,7 +161,7 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, const
     memory_print(stdout, plans, n);
     if (job->train.device == JOB_DEVICE_CUDA)
         printf("(as a CPU needs it, in fp32; what a GPU needs its ranks say when they start)\n");
-    (void)fflush(stdout); /* before the output of tuning */
+    (void)fflush(stdout); /* the plan must be printed before the output of tuning */
     return plans_path ? make_plans(job, &config, &look.shape, plans_path, from, err) : 0;
 }
 

@@ -8,8 +8,8 @@
  * Ownership: fills the caller's Reach.
  * Units:     *_usec is microseconds.
  * Errors:    in Reach.r.
- * Threads:   the main thread; blocks for a second. If names cannot be looked up, for five more: lookups begin for 2 s,
- *            and the last one waits a second for each of three name servers.
+ * Threads:   the main thread; blocks for a second, and for up to five seconds more if names cannot be looked up: new
+ *            lookups begin for two seconds, and the last lookup waits a second for each of three name servers.
  */
 #pragma once
 
@@ -20,7 +20,8 @@ enum { REACH_MAX = 16 };
 
 typedef struct Reach {
     const char *address; /* a name, or an address of IPv4 or IPv6 */
-    /* 0: the peer answers; -ETIMEDOUT, -EHOSTUNREACH; -EADDRNOTAVAIL: the name is not known */
+    /* 0: the peer answers; -ETIMEDOUT, -EHOSTUNREACH: the peer does not answer; -EADDRNOTAVAIL: the name is not
+     * known */
     int r;
     uint64_t took_usec;
 } Reach;

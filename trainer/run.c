@@ -132,7 +132,7 @@ static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
     uint8_t *bytes = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
         return error_set(err, -ENOMEM, "no memory for the world's secret");
-    /* if it fails: the secret is erased after the start anyway */
+    /* a failure is ignored: the secret is erased after the start anyway */
     (void)madvise(bytes, page, MADV_DONTDUMP);
     bool good = secret_parse(assign->secret, bytes, COMM_SECRET_BYTES);
     explicit_bzero(assign->secret, sizeof(assign->secret));

@@ -18,13 +18,13 @@ enum {
     /* longest wait for a verdict, for an etcd without quorum; training waits only if a save is required */
     VERDICT_TIMEOUT_SEC = 1800,
     TRIES = 3,
-    REFUSED_TRIES = 6, /* 60 s in total, if the store refuses and nothing was ever committed */
-    RETRY_SEC = 2,     /* doubles: an outage of some seconds costs only these pauses */
+    REFUSED_TRIES = 6, /* tries in 60 s, if the store refuses and nothing was ever committed */
+    RETRY_SEC = 2,     /* pause before the second try; doubles up to RETRY_MAX_SEC */
     RETRY_MAX_SEC = 30,
-    CATCH_UP_SEC = 1, /* pause after a failed periodic save; doubles */
+    CATCH_UP_SEC = 1, /* pause after a failed periodic save; doubles with each failure */
     CATCH_UP_MAX_SEC = 60,
     WAIT_SLICE_MSEC = 500, /* period of the reports of ranks that wait for a save */
-    /* A save is overdue after the larger of this time and OVERDUE_TIMES the last save's time: its store may retry for
+    /* A save is overdue after the larger of this time and OVERDUE_TIMES the last save's time: the store may retry for
      * minutes. */
     OVERDUE_SEC = 30,
     OVERDUE_TIMES = 4,
@@ -43,13 +43,14 @@ struct Saver {
     uint64_t begun_usec;      /* when the newest save began */
     uint64_t written_usec;    /* when the newest written save was written */
     SaverTrouble trouble;
-    uint64_t catch_up_usec; /* from this time on a save is due; 0: only at its step */
-    uint64_t pause_usec;    /* pause before the next save after a failure */
-    bool has_committed;     /* this process has committed a save */
-    bool asked;             /* rank 0: a save was requested, and none has begun since */
-    bool said_short;        /* rank 0: it is logged that the next save lacks space */
-    Divergence divergence;  /* rank 0 */
-    StepTimes step_times;   /* rank 0 */
+    /* time from which on a save is due; 0: a save is due only at its step */
+    uint64_t catch_up_usec;
+    uint64_t pause_usec;   /* pause before the next save after a failure */
+    bool has_committed;    /* this process has committed a save */
+    bool asked;            /* rank 0: a save was requested, and none has begun since */
+    bool said_short;       /* rank 0: it is logged that the next save lacks space */
+    Divergence divergence; /* used only on rank 0 */
+    StepTimes step_times;  /* used only on rank 0 */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -63,7 +64,8 @@ int saver_new(Session *session, Saver **ret, Error *err)
         s->written.step = manifest_step(session->resume);
         s->written.digest = manifest_digest(session->resume);
     }
-    if (session_resumes_own(session)) { /* an older version's manifest has none: both begin empty */
+    /* a manifest of an older version has no divergence and no step times, which then begin empty */
+    if (session_resumes_own(session)) {
         (void)divergence_parse(manifest_divergence(session->resume), &s->divergence);
         (void)step_times_parse(manifest_step_times(session->resume), &s->step_times);
     }
@@ -103,7 +105,7 @@ void saver_room(Saver *saver, CheckpointRoom *ret)
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 
-/* Whether the last save failed and the pause after it is over. */
+/* Returns whether the last save failed and the pause after it is over. */
 static bool catches_up(const Saver *s)
 {
     return s->catch_up_usec > 0 && clock_boottime_usec() >= s->catch_up_usec &&
@@ -146,7 +148,8 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
         s->lines = lines;
         s->size = size;
     }
-    assert(step > s->newest_step); /* one line per step, in order: drop_lines() counts them */
+    /* there is one line per step, in order: drop_lines() counts lines */
+    assert(step > s->newest_step);
     int n =
         snprintf(s->lines + s->n_lines_bytes, LINE_BYTES,
                  "{\"step\":%lld,\"loss\":%.9g,\"loss_hex\":\"%a\",\"lr\":%.9g,\"grad_norm\":%.9g,"
@@ -335,7 +338,7 @@ static int await_result(Saver *s, int64_t step, CheckpointResult *ret, Error *er
                  : 0;
 }
 
-/* Waits until no save is in flight: it is written or has failed, and on rank 0 the daemon has answered. */
+/* Waits until no save is in flight: the save is written or has failed, and on rank 0 the daemon has answered. */
 static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 {
     CheckpointResult result;
@@ -398,7 +401,7 @@ static int save_once(Saver *s, int64_t step, Error *err)
     return r < 0 ? r : take_result(s, &result, err);
 }
 
-/* A folder may refuse a user other than the one who made it, so the error names the user. */
+/* A folder may refuse all users except the user who made the folder, so the error names the user of this process. */
 static int refuse_place(const Saver *s, Error *err)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -414,7 +417,8 @@ static void wait_before(int try)
 {
     if (try > 0 && fault("saver.patience") == 0)
         (void)sleep(
-            MIN(RETRY_SEC << (try - 1), RETRY_MAX_SEC)); /* same on all ranks; a signal ends it */
+            /* the pause is the same on all ranks; a signal ends the pause */
+            MIN(RETRY_SEC << (try - 1), RETRY_MAX_SEC));
 }
 
 void saver_end(Saver *s)
@@ -437,12 +441,13 @@ int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
     CheckpointPhase phase = CHECKPOINT_IDLE;
     int r = 0;
     if (!(flags & STEP_MUST)) {
-        /* The previous save may have ended by now: a new save discards its result. */
+        /* The previous save may have ended by now. Its result is handled here, since a new save would discard the
+         * result. */
         r = saver_pump(s, err);
         return r < 0 ? r : save_once(s, step, err);
     }
 
-    r = drain(s, step, &phase, err); /* the save in flight */
+    r = drain(s, step, &phase, err); /* waits for the end of the save in flight */
     if (r < 0)
         return r;
     int tries = TRIES, first_code = 0;

@@ -2,10 +2,10 @@
 /* saver.h - decides when a checkpoint is due, saves it, handles its commit, and collects the metrics that are saved
  * with it.
  *
- * Rank 0 decides before a step's update whether the step is saved. The update's collective carries its flags, so all
- * ranks agree. A periodic save that is due while another is in flight is skipped and logged; the first save, the last
- * one, the one before leaving and a keep_every save wait. After a failed save the next one is due after a pause of a
- * second; the pause doubles up to a minute until a save is written.
+ * Rank 0 decides before a step's update whether the step is saved. The update's collective carries rank 0's flags, so
+ * all ranks agree. A periodic save that is due while another save is in flight is skipped and logged; the first save,
+ * the last save, the save before leaving and a keep_every save wait instead. After a failed save the next save is due
+ * after a pause of a second; the pause doubles up to a minute until a save is written.
  *
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
  * Units:     steps that are done.
@@ -24,10 +24,10 @@ typedef struct Saver Saver;
  * them. */
 typedef enum StepFlags {
     STEP_NONE = 0,
-    STEP_SAVE = 1,      /* rank 0: save once the step is done */
-    STEP_MUST = 2,      /* rank 0: continue only when that save is committed */
-    STEP_LEAVE = 4,     /* rank 0: then end, since this world must leave */
-    STEP_WAIT_DATA = 8, /* any rank: it lacks data of the next step */
+    STEP_SAVE = 1,      /* rank 0: save when the step is done */
+    STEP_MUST = 2,      /* rank 0: continue only when the step's save is committed */
+    STEP_LEAVE = 4,     /* rank 0: end after the step's save, since this world must leave */
+    STEP_WAIT_DATA = 8, /* any rank: this rank lacks data of the next step */
 } StepFlags;
 
 int saver_new(Session *session, Saver **ret, Error *err);
@@ -53,9 +53,10 @@ const char *saver_uri(const Saver *saver);
 
 typedef struct SaverTrouble {
     int64_t n_failed; /* failed saves since the process started */
-    /* Begin of the first failed save after the last good one; 0: none has failed. */
+    /* When the first failed save after the last good save began; 0: no save has failed since. */
     uint64_t since_usec;
-    Error error; /* of the newest failed save; code 0: none has failed after the last good one */
+    /* error of the newest failed save; code 0: no save has failed after the last good save */
+    Error error;
 } SaverTrouble;
 const SaverTrouble *saver_trouble(const Saver *saver);
 /* Rank 0: returns the divergence of this history's steps so far. */

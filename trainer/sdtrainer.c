@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sdtrainer.c - the trainer's program: one verb after the name. */
+/* sdtrainer.c - the trainer's program: runs the verb that follows the program's name. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "trainer/run.h"

@@ -17,7 +17,7 @@ typedef struct AttentionCase {
     void *saved, *workspace;
     /* The head that was drawn last, and its results in float64. */
     int64_t image, head;
-    double *p, *dp; /* [q_tokens][kv_tokens]: softmax; gradient of the scores */
+    double *p, *dp; /* softmax, and gradient of the scores: [q_tokens][kv_tokens] */
 } AttentionCase;
 
 static size_t element_bytes(void) { return data_type_bytes(checks.type); }
@@ -191,7 +191,7 @@ static void run_passes(AttentionCase *c, const char *operation)
         if (passes[i].out == &c->dq && c->shape.kv_tokens == 1)
             continue; /* with one token the softmax is 1 and its gradient is 0 */
         if (i > 0)
-            attention_run(c); /* backward reads `out` and `saved` */
+            attention_run(c); /* fills `out` and `saved`, which backward reads */
         checks_run(&passes[i]);
     }
 }
@@ -205,7 +205,7 @@ static void run_passes_far_below_zero(AttentionCase *c, const char *operation)
     _cleanup_free_ char *name = memory_format("%s, far below zero", operation);
     const int64_t width = c->width, from = c->is_self ? width : 0;
     const float root = sqrtf((float)s->head_dim);
-    assert(root == 8.0f); /* so that bf16 represents both numbers exactly */
+    assert(root == 8.0f); /* so that bf16 represents -128 and the root exactly */
     tensor_set(&c->q, s->q_stride, 0, width, s->head_dim, -128.0f);
     tensor_set(c->is_self ? &c->q : &c->kv, s->kv_stride, from, from + width, s->head_dim, root);
     run_passes(c, name);

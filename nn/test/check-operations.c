@@ -178,7 +178,7 @@ static int conv_sample_weight(void *context, int64_t at[SAMPLES], double want[SA
     int64_t outs[GRID], columns[GRID];
     for (int i = 0; i < GRID; i++) {
         outs[i] = checks_draw(s->c_out);
-        columns[i] = checks_draw((int64_t)s->c_in * taps); /* [tap][in] */
+        columns[i] = checks_draw((int64_t)s->c_in * taps); /* a column is an index into [tap][in] */
     }
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t out = outs[i / GRID], column = columns[i % GRID];
@@ -352,7 +352,7 @@ static void leave_out_backward(Tape *tape)
     }
 }
 
-static int n_left_out; /* operations that are still to be left out */
+static int n_left_out; /* number of operations that are still to be left out */
 
 static void check_all(const Tape *tape, const char *kind)
 {

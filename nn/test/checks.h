@@ -35,8 +35,8 @@ typedef struct Pass {
     const char *operation, *name;
     Tensor *out;
     void (*run)(void *context);
-    /* Draws indices of results and computes the expected results; at and want have SAMPLES elements. Returns how
-     * many. */
+    /* Draws indices of results and computes the expected results; at and want have SAMPLES elements. Returns how many
+     * indices were drawn. */
     int (*sample)(void *context, int64_t at[SAMPLES], double want[SAMPLES]);
     void *context;
 } Pass;

@@ -142,10 +142,10 @@ static void bench_close(Bench *b)
 static struct {
     const OperationKind *kind; /* the real kind */
     TapeResult result;
-    bool runs;                     /* the result has been spoiled */
-    bool pretends;                 /* the test pretends that a library computed the result */
-    bool own_too;                  /* the project's own kernels leave a NaN as well */
-    bool own_late, own_is_refused; /* own kernels take an hour; own kernels get no memory */
+    bool runs;     /* the result has been spoiled: forward or backward of its operation has run */
+    bool pretends; /* the test pretends that a library computed the result */
+    bool own_too;  /* the project's own kernels leave a NaN as well */
+    bool own_late, own_is_refused; /* the project's own kernels take an hour; they get no memory */
     bool adds;                     /* the operation adds to the result's earlier value */
     char left[RESULT_BYTES_MAX];   /* the result before it was spoiled */
 } spoiled;
@@ -160,7 +160,7 @@ __typeof__(clock_monotonic_usec) __real_clock_monotonic_usec, __wrap_clock_monot
 __typeof__(device_await) __real_device_await, __wrap_device_await;
 __typeof__(device_allocate) __real_device_allocate, __wrap_device_allocate;
 __typeof__(device_release) __real_device_release, __wrap_device_release;
-static int n_held; /* allocations of device memory that are not released */
+static int n_held; /* number of allocations of device memory that are not released */
 
 uint64_t __wrap_clock_monotonic_usec(void) { return __real_clock_monotonic_usec() + later_usec; }
 

@@ -206,8 +206,8 @@ static void joined_biases_are_tensors_of_their_own(void **state)
     device = device_free(device);
 }
 
-/* Backward needs a copy of an image in the workspace. A tape that is not trained has none; for an encoder's images it
- * would take gigabytes. */
+/* Backward needs a copy of an image in the workspace. A tape that is not trained has none; for an encoder's images the
+ * copy would take gigabytes. */
 static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
 {
     (void)state;

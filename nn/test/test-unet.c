@@ -159,13 +159,13 @@ typedef struct Bench {
     const ParameterList *list;
     NoiseSchedule *schedule;
     int64_t n_latents, n_text, n_parameters;
-    float *weights, *gradients;                 /* device memory, as all below */
+    float *weights, *gradients; /* this field and all fields below point to device memory */
     float *x0, *noise, *noised, *wide, *target; /* fp32 */
     void *x, *text, *prediction, *dprediction, *workspace;
     float *alpha, *sigma;
     int32_t *timesteps;
     double *loss;
-    StatePlan *plan; /* of all parameters, in one chunk */
+    StatePlan *plan; /* plan of a state with all parameters, in one chunk */
 } Bench;
 
 static void *allocate(Device *device, size_t n_bytes)
@@ -424,7 +424,7 @@ static void ddim_draws_diffusers_latents(void **state)
                                .guidance = setting(&g, "ddim_guidance"),
                                .v_prediction = v_prediction(&g),
                                .seed = (uint64_t)setting(&g, "ddim_seed")};
-        /* in grains of two, of which the last is short if n is odd; and in one grain */
+        /* DDIM runs in grains of two samples, of which the last is short if n is odd, and then in one grain */
         for (int grain = 2; grain <= g.n; grain += MAX(g.n - 2, 1)) {
             NetworkShape shape = {.grain = grain,
                                   .height = g.h,

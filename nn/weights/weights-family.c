@@ -11,7 +11,7 @@ typedef struct Rule {
     const char *family;
     RuleKind kind;
     const char *tensor;
-    int dim; /* dimension that must have this size; a size of 0: any shape */
+    int dim; /* dimension that must have `size` elements; a size of 0: any shape */
     int64_t size;
 } Rule;
 
@@ -28,8 +28,8 @@ typedef struct Rule {
 #define UPSCALER "an upscaler's U-Net"
 #define COMPVIS ", under the names of CompVis' code"
 
-/* The first rule that fits counts. Rules for additions to weights come before those for the weights, and rules for a
- * U-Net before those for the other networks of a pipeline. The numbers are widths: of the text (SD 1: 768, SD 2: 1024),
+/* The first rule that fits counts. Rules for additions to weights come before rules for the weights, and rules for a
+ * U-Net before rules for the other networks of a pipeline. The numbers are widths: of the text (SD 1: 768, SD 2: 1024),
  * of SDXL's addition to the timestep (2816, its refiner 2560), of the input picture (4 channels; with a mask 9, with a
  * depth map 5, with a second picture 8). */
 static const Rule rules[] = {

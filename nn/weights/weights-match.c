@@ -9,7 +9,8 @@
 /* The differences between the tensors of a file and of a network. */
 typedef struct Misfits {
     size_t n_missing, n_extra, n_shapes, n_types;
-    const Parameter *missing, *shaped; /* the first of each kind; NULL: none */
+    /* the first tensor with each kind of difference; NULL: none */
+    const Parameter *missing, *shaped;
     const SafetensorsEntry *extra, *has_shape, *typed;
 } Misfits;
 

@@ -4,7 +4,7 @@
  *
  * A job that can never start should not wait in a queue, and should not occupy slots only to report this. So sdctl
  * makes these checks before it submits a job. Ranks call the same functions (weights_open(), begin_read_init(),
- * manifest_check_network(), cuda_plans_parse()), so both refuse the same files with the same texts.
+ * manifest_check_network(), cuda_plans_parse()), so sdctl and the ranks refuse the same files with the same texts.
  *
  * Only headers, manifests and plan sets are read. If a store does not answer, the job is not refused: the caller
  * decides.

@@ -12,8 +12,8 @@
  *     plans.json               the device's plan set, if it has plans
  *   plans/auto-<submission>-*.json   until the first commit: the ranks' plans (plan-set.h)
  *   metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl   one line a step; this
- *                              checkpoint's manifest lists it, and so do later ones of the history
- *                              until it is merged with its neighbours
+ *                              checkpoint's manifest lists it, and so do later manifests of the
+ *                              history until it is merged with its neighbours
  *
  * Life of one save: all ranks call checkpoint_begin() at the same step. The writer's thread uploads, gathers the ranks'
  * reports, and on rank 0 writes the manifest and sends the result to all ranks. checkpoint_poll() then gives WRITTEN
@@ -37,7 +37,7 @@
 #include <errno.h>
 
 enum {
-    /* negative: another submission owns the folder; the text names it */
+    /* returned as a negative number: another submission owns the folder; the error's text names it */
     CHECKPOINT_NOT_OWNER = ENOTUNIQ,
 };
 
@@ -47,10 +47,11 @@ enum {
 /* Which owners a writer may take the folder over from. */
 typedef enum OwnerTakes {
     OWNER_TAKES_NONE, /* none: the folder must be free, or belong to this submission */
-    /* any, unless this submission has owned the folder before: job start --resume */
+    /* any owner, unless this submission has owned the folder before: job start --resume */
     OWNER_TAKES_ONCE,
-    OWNER_TAKES_ALONE, /* a `sdtrainer run` that has ended, which its free lock shows */
-    /* any, on an operator's order: job recover (once per request), run --take-over */
+    /* only a `sdtrainer run`; its lock is free, which shows that the run has ended */
+    OWNER_TAKES_ALONE,
+    /* any owner, on an operator's order: job recover (once per request), run --take-over */
     OWNER_TAKES_ANY,
 } OwnerTakes;
 
@@ -74,15 +75,16 @@ typedef struct MetricsGap {
 
 /* The space that the next save needs, and the free space. */
 typedef struct CheckpointRoom {
-    uint64_t next_bytes; /* estimate of the bytes that it writes; 0: not known */
-    uint64_t free_bytes; /* free bytes of the store; the previous save may have used up some */
+    uint64_t next_bytes; /* estimate of the bytes that the next save writes; 0: not known */
+    uint64_t free_bytes; /* free bytes of the store, as of the last measurement */
 } CheckpointRoom;
 
 /* Lists the folders that hold a manifest, sorted by newest step, then owner, then generation. Keys are the folders;
  * sizes and times are those of the manifests. The caller frees *ret with store_list_clear(). */
 int checkpoint_list(Store *store, StoreList *ret, Error *err);
 
-/* Fills *state (all weights, own chunks, scalars), of any world size and ZeRO stage, from the checkpoint of a manifest.
+/* Fills *state (all weights, this rank's chunks, scalars) from the checkpoint of a manifest, whatever the world size
+ * and the ZeRO stage of *state.
  * Verifies every weight file, every own moment and the hash of every own chunk, so that together the ranks verify
  * everything. Bytes that do not verify are read again before the error is -EBADMSG. If local (may be NULL) has good
  * copies, they are read instead of the store's objects; bad copies are replaced. No rank waits for another. On failure
@@ -133,12 +135,12 @@ typedef struct CheckpointOptions {
     const char *unet_config;         /* text of config.json (unet_config_format()); copied */
     /* the device's plan set (device_plans()); borrowed; NULL: the device has none */
     const char *plans;
-    const char *plan_changes; /* of the history (manifest_plan_changes()); borrowed */
+    const char *plan_changes; /* plan changes of the history (manifest_plan_changes()); borrowed */
     CheckpointFacts facts;
     CheckpointClaim claim;
     /* how many of the newest committed checkpoints are kept, 2 or more */
     int64_t keep_last;
-    /* checkpoints whose step is a multiple of it are kept, too; 0: none */
+    /* checkpoints whose step is a multiple of keep_every are kept, too; 0: none */
     int64_t keep_every;
     uint64_t weight_file_bytes; /* upper bound of a weight file's size; 0: 1 GiB */
     /* Borrowed; only the writer uses it, and writes a copy of each object into it. NULL: no copies. */
@@ -166,8 +168,8 @@ int checkpoint_prepare(CheckpointWriter *writer, const TrainState *state, Error 
  * other ranks, for the end of the previous save, of which they may be notified one message later than rank 0. */
 int checkpoint_begin(CheckpointWriter *writer, const TrainState *state, const char *metrics,
                      int64_t metrics_first, int64_t metrics_last, Error *err);
-/* Rank 0 calls it before checkpoint_begin(), with the facts about the steps so far that the manifest records; {0} at
- * first. */
+/* Rank 0 calls it before checkpoint_begin(), with the facts about the steps so far that the manifest records. Before
+ * the first call these facts are {0}. */
 void checkpoint_note_steps(CheckpointWriter *writer, const Divergence *divergence,
                            const StepTimes *times);
 /* Reports whether a save is being written, a save waits for checkpoint_settle() (rank 0), or old checkpoints are being
@@ -178,16 +180,17 @@ void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
 /* Polls until the phase is no longer WRITING. Returns -ETIMEDOUT after timeout_usec. */
 int checkpoint_wait(CheckpointWriter *writer, uint64_t timeout_usec, CheckpointResult *ret);
 /* Rank 0 passes on the daemon's answer after WRITTEN. A commit makes the checkpoint and its metrics part of the history
- * and starts retention; after a refusal the writer forgets both. */
+ * and starts retention; after a refusal the writer forgets the checkpoint and its metrics. */
 void checkpoint_settle(CheckpointWriter *writer, bool committed);
 /* Rank 0 calls it before the first checkpoint_begin(): this writer's history then begins with the restored manifest and
- * the checkpoints committed before it. Not for a manifest of another job. */
+ * the checkpoints committed before it. The manifest must be one of this job's manifests. */
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
-/* Rank 0: returns the metrics of the history that were missing at the last check; there is a check after each
- * commit. */
+/* Rank 0: *ret gets the steps of the history whose metrics were missing in the store at the last check. The writer
+ * checks after each commit. */
 void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
-/* Rank 0: returns the space at the last check, at most some seconds old while no save is being written; {0} before the
- * first check, and if the store does not report its space. Starts the next check, in the writer's thread. */
+/* Rank 0: *ret gets the space as of the last check, which is at most some seconds old while no save is being written;
+ * {0} before the first check, and if the store does not report its space. Starts the next check, in the writer's
+ * thread. */
 void checkpoint_room(CheckpointWriter *writer, CheckpointRoom *ret);
 
 /* Rank 0, while no save is being written, after checkpoint_adopt_history(): claims the folder for this writer; without
@@ -205,7 +208,7 @@ int checkpoint_close(CheckpointWriter *writer, Error *err);
 
 /* ---- retention: the writer calls these by itself ---- */
 
-typedef struct MetricsKept MetricsKept; /* metrics.h */
+typedef struct MetricsKept MetricsKept; /* see metrics.h */
 
 /* Removes the objects that the history ending with `latest` does not need, manifests before their objects.
  * Kept:      the newest keep_last (at least 2) whole checkpoints of the history, every step that is a multiple of
@@ -227,8 +230,8 @@ int checkpoint_sweep(Store *store, CheckpointOwner *owner, int64_t generation, s
                      Error *err);
 
 /* At the end of a job, writes all committed metrics of a manifest, one line per step, into `key` (metrics.jsonl). If
- * `key` already has metrics of this history, it is replaced by an object with the lines of both, which may fill a gap.
- * If `key` has metrics of another history, it stays, and the metrics get another key. *ret_gap: lost segments that no
- * object fills. */
+ * `key` already has an object with metrics of this history, an object with all old and new lines replaces it, which may
+ * fill a gap. If `key` has metrics of another history, that object stays, and the metrics get another key. *ret_gap:
+ * the steps whose lines are lost. */
 int checkpoint_publish_metrics(Store *store, const Manifest *manifest, const char *key,
                                MetricsGap *ret_gap, Error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - see local.h.
  *
- * A save reserves its space with a sparse file of that size, which shrinks as the copies grow. Each rank of a node
- * counts the sizes of all files under the lock, so that all ranks together stay below the bound.
+ * A save reserves its space with a sparse file of the same size, which shrinks as the copies grow. Each rank of a node
+ * counts the sizes of all files under the lock, so that all ranks together stay below max_bytes.
  *
  * Fault points: checkpoint.local (each copy).
  */
@@ -195,10 +195,10 @@ static void remove_others(const CheckpointLocal *local, const char (*keep)[CHECK
         char path[PATH_MAX];
         if (checkpoint_name_parse(e->d_name, &name) == 0 && !is_kept(e->d_name, keep, n_keep) &&
             path_of(local, e->d_name, path, NULL) == 0)
-            (void)folder_remove(path, NULL); /* a folder that remains is counted */
+            (void)folder_remove(path, NULL); /* the bytes of a folder that remains count, too */
     }
     if (dir)
-        (void)closedir(dir); /* opened only for reading */
+        (void)closedir(dir); /* cannot fail: opened only for reading */
 }
 
 static int count_bytes(const CheckpointLocal *local, uint64_t *ret)
@@ -211,7 +211,7 @@ static int count_bytes(const CheckpointLocal *local, uint64_t *ret)
     for (FTSENT *e; (e = fts_read(tree));)
         if (e->fts_info == FTS_F)
             n_bytes += (uint64_t)e->fts_statp->st_size;
-    (void)fts_close(tree); /* opened only for reading */
+    (void)fts_close(tree); /* cannot fail: opened only for reading */
     *ret = n_bytes;
     return 0;
 }
@@ -221,14 +221,15 @@ void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest)
     char keep[2][CHECKPOINT_FOLDER_MAX];
     _cleanup_fd_ int lock = lock_root(local);
     if (lock < 0)
-        return; /* there are no copies, or the next save removes them */
+        return; /* nothing is removed now: there are no copies, or the next save removes them */
     checkpoint_name_format(&latest->name, keep[0]);
     memcpy(keep[1], latest->n_committed ? latest->committed[latest->n_committed - 1] : keep[0],
            sizeof(keep[1]));
     remove_others(local, (const char(*)[CHECKPOINT_FOLDER_MAX])keep, ELEMENTSOF(keep));
 }
 
-/* Reserves n_bytes with a sparse file in the save's folder, which is counted in place of the copies to come. */
+/* Reserves n_bytes: makes a sparse file of this size in the save's folder. count_bytes() counts the sparse file in
+ * place of the copies that will be written. */
 static int set_aside(CheckpointLocal *local, uint64_t n_bytes)
 {
     char path[PATH_MAX];
@@ -311,7 +312,7 @@ void checkpoint_local_forget(const CheckpointLocal *local, const char *folder)
 void checkpoint_local_end(CheckpointLocal *local, bool success)
 {
     if (local->aside && local->aside_fd >= 0)
-        (void)unlink(local->aside); /* otherwise the file is removed with its folder */
+        (void)unlink(local->aside); /* if this fails, the file is removed with its folder */
     local->aside_fd = fd_close(local->aside_fd);
     free(TAKE_PTR(local->aside));
     if (!success)
@@ -321,6 +322,6 @@ void checkpoint_local_end(CheckpointLocal *local, bool success)
 
 void checkpoint_local_clear(const CheckpointLocal *local)
 {
-    /* copies that remain are bounded in size, and are not used */
+    /* if this fails, the copies that remain are bounded in size, and nothing uses them */
     (void)folder_remove(local->root, NULL);
 }

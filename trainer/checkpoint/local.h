@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local.h - copies of a checkpoint's objects on a disk of this node, so that a restore can read the objects that the
- * node's ranks wrote from this disk.
+/* local.h - copies of a checkpoint's objects on a disk of this node, so that a restore can read from this disk the
+ * objects that the node's ranks have written.
  *
  * A copy is never trusted. The reader compares a copy's size and hash with the manifest's, drops a copy that differs,
  * and reads the object from the store. So copies are not synced, and a copy that fails only causes a log line.
  *
- * A copy's path is <dir>/<16 digits, of the store's URI>/<checkpoint's folder>/<object>. The node's ranks share a
- * store's copies and together stay below max_bytes; they count under a lock.
+ * A copy's path is <dir>/<hash of the store's URI, 16 digits>/<checkpoint's folder>/<object>. The node's ranks share a
+ * store's copies and together stay below max_bytes; they count the bytes under a lock.
  *
  * Ownership: checkpoint_local_new() gives the caller a CheckpointLocal; free() accepts NULL.
  * Units:     bytes. A key is the store's: <folder>/<object>.
@@ -50,12 +50,12 @@ int checkpoint_local_begin(CheckpointLocal *local, const char (*keep)[CHECKPOINT
                            size_t n_keep, uint64_t n_bytes, Error *err);
 int checkpoint_local_put(CheckpointLocal *local, const char *key, const struct iovec *parts,
                          size_t n_parts, Error *err);
-/* Called when all ranks have restored `latest`. Removes all checkpoints except `latest` and the one that was committed
- * before it. A save would do this, too, but the store may refuse all saves. */
+/* Called when all ranks have restored `latest`. Removes all checkpoints except `latest` and the checkpoint that was
+ * committed before it. A save would do this, too, but the store may refuse all saves. */
 void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest);
 /* Releases the rest of the reservation. Without success the last folder of keep is removed. */
 void checkpoint_local_end(CheckpointLocal *local, bool success);
-/* Removes the copies of a checkpoint that was not written in the end. */
+/* Removes the copies of a checkpoint whose save has failed. */
 void checkpoint_local_forget(const CheckpointLocal *local, const char *folder);
 /* Removes all copies of this store's objects: the job is finished, and there will be no restore. */
 void checkpoint_local_clear(const CheckpointLocal *local);

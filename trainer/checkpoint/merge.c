@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge.c - merges the segments of a history, so that their list stays short, and finds the objects that it needs.
+/* merge.c - merges the segments of a history, so that their list stays short, and finds the objects that are needed.
  *
  * Segments have levels, as in a log-structured merge tree: 16 segments of one level become one segment of the next
- * level, in a new object. There is at most one merge per save, which is more than enough (1/16 + 1/256 + ... are due).
+ * level, in a new object. There is at most one merge per save, which is enough: on average one is due in 15 saves.
  * A large segment is not merged again: 1e9 steps that are saved every 1,000 steps give about 4,000 segments.
  */
 #include "trainer/checkpoint/metrics.h"
@@ -15,7 +15,7 @@
 enum {
     /* a larger segment is not merged: 16 segments must fit into memory */
     MERGE_BYTES_MAX = 8 << 20,
-    /* reads of an object that failed or gave another hash; the object may be right in the store */
+    /* how often an object is read if reads fail or give a wrong hash: the object may be right in the store */
     READ_TRIES = 2,
 };
 
@@ -54,7 +54,7 @@ int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error 
 {
     int r = -EBADMSG;
     if (s->n_bytes == 0)
-        return 0; /* all segments that it was merged from are lost */
+        return 0; /* all segments that this segment was merged from are lost */
     for (int try = 0; r < 0 && r != -ENOENT && r != -EHOSTUNREACH && try < READ_TRIES; try++)
         r = read_once(store, s, to, err);
     return r;
@@ -137,7 +137,7 @@ typedef struct KeptFolder {
     CheckpointName name;
     uint64_t *keys; /* hashes of the keys that its manifest lists; owned */
     size_t n_keys;
-    bool stays; /* the folder is kept, as of the last check */
+    bool stays; /* the last check found the folder among the folders that are kept */
 } KeptFolder;
 
 struct MetricsKept {
@@ -232,7 +232,8 @@ static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
         if (r < 0)
             log_warning("which metrics the checkpoint of step %lld lists is not known: %s",
                         (long long)name->step, err.text);
-        if (r < 0 && r != -EBADMSG && r != -ENOENT) /* otherwise the list is lost for ever */
+        /* with -EBADMSG or -ENOENT the list is lost for ever */
+        if (r < 0 && r != -EBADMSG && r != -ENOENT)
             unread = MAX(unread, name->step);
         f = f ?: find_kept(k, name);
         if (f)
@@ -265,7 +266,7 @@ static int64_t last_step(const char *key)
     CheckpointName name = {0};
     int64_t first;
     int r = metrics_key_parse(key, &name, &first);
-    assert(r == 0); /* the caller has checked that it is such a key */
+    assert(r == 0); /* the caller has checked that this is the key of a segment */
     return name.step;
 }
 

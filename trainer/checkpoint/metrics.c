@@ -18,7 +18,7 @@ typedef struct Publish {
     Store *store;
     const Manifest *manifest;
     const char *key;
-    char *old; /* the object that the key had before, owned; NULL: it cannot be read */
+    char *old; /* the object that the key had before, owned; NULL: the object cannot be read */
     size_t n_old;
     char *text; /* owned */
     size_t n_bytes;
@@ -111,8 +111,8 @@ static void copy_line(Lines *from, char *to, size_t *at)
     *at += from->n;
 }
 
-/* Joins both texts in `to`, of *ret_bytes. *ret_filled: how many of this history's steps only the old text had. Returns
- * false if the texts belong to two histories. */
+/* Joins the new and the old text in `to`; *ret_bytes: size of the result. *ret_filled: how many of this history's steps
+ * only the old text had. Returns false if the texts belong to two histories. */
 static bool unite(const Publish *p, char *to, size_t *ret_bytes, int64_t *ret_filled)
 {
     Lines ours = {.text = p->text, .n_bytes = p->n_bytes};

@@ -32,7 +32,7 @@ void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps);
 int metrics_look(Store *store, const Manifest *manifest, MetricsGap *ret, Error *err);
 
 /* Segments that the store has refused, and that wait until the store accepts them. They have at most 64 MiB: the oldest
- * are dropped. */
+ * segments are dropped. */
 typedef struct MetricsMissed MetricsMissed;
 MetricsMissed *metrics_missed_new(void);
 MetricsMissed *metrics_missed_free(MetricsMissed *missed);
@@ -40,7 +40,8 @@ MetricsMissed *metrics_missed_free(MetricsMissed *missed);
 void metrics_missed_add(MetricsMissed *missed, const MetricsSegment *segment, const char *text);
 /* Returns how many of the steps that the newest commit lists are in segments that still wait. */
 int64_t metrics_missed_steps(const MetricsMissed *missed, const Manifest *latest);
-/* Puts the segments that the newest commit lists, and drops the others. After an error some segments still wait. */
+/* Puts the segments that the newest commit lists, and drops the other segments. After an error some segments still
+ * wait. */
 int metrics_missed_put(MetricsMissed *missed, Store *store, const Manifest *latest, Error *err);
 
 /* Remembers which segments the older manifests of a store list, so that each manifest is read once. */

@@ -87,7 +87,7 @@ static int put_again(Store *store, const MissedSegment *m, Error *err)
     if (r < 0)
         return error_errno(err, r, "cannot write %s", m->segment.key);
     r = store_put(store, m->segment.key, &part, 1, STORE_IF_ABSENT, err);
-    /* -EEXIST: an earlier put succeeded, but its answer was lost; only that save has this key */
+    /* -EEXIST: an earlier put of this segment succeeded, but its answer was lost; no other save uses this key */
     return r == -EEXIST ? 0 : r;
 }
 

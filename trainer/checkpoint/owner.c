@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 enum {
-    CLAIM_TRIES = 8,   /* if other writers put the number first */
-    OWNERS_KEPT = 256, /* records of older owners are not needed */
-    READ_BACK_SEC = 2, /* pause if two puts of one number may both succeed */
+    CLAIM_TRIES = 8,   /* tries to claim a number, if other writers are faster */
+    OWNERS_KEPT = 256, /* number of owners whose records stay; older records are removed */
+    /* pause before a claim is read back, if two puts of one number may both succeed */
+    READ_BACK_SEC = 2,
 };
 
 struct CheckpointOwner {
@@ -22,7 +23,8 @@ struct CheckpointOwner {
     /* text of the owner's object, owned; NULL: the object is damaged, and a manifest names the owner */
     char *text;
     bool puts_if_absent;
-    int64_t holds[OWNERS_KEPT]; /* numbers of older owners of the own history */
+    /* numbers of the older owners that wrote parts of this job's history */
+    int64_t holds[OWNERS_KEPT];
     size_t n_holds;
 };
 
@@ -81,8 +83,8 @@ static int read_owner(Store *store, int64_t number, OwnerRecord *ret, char **ret
 
 static bool is_damage(int r) { return r == -EBADMSG || r == -EFBIG; }
 
-/* Returns whether an earlier owner's record can be ignored that was read with this error: it is damaged, missing or
- * from a newer program, and so not known to belong to the own history. */
+/* r: error of reading an earlier owner's record. Returns whether the record can be ignored: it is damaged, missing or
+ * from a newer program, so nothing shows that the owner wrote a part of this job's history. */
 static bool says_nothing(int r) { return is_damage(r) || r == -ENOENT || r == -EPROTONOSUPPORT; }
 
 /* Returns -CHECKPOINT_NOT_OWNER with a text about the owner. other: the owner's record; NULL if it cannot be read. */
@@ -108,7 +110,7 @@ typedef struct Claimant {
     bool puts_if_absent;
 } Claimant;
 
-/* Manifests without an owner may be used only by a job that continues from one of them. */
+/* Manifests without an owner may be used only by a job that continues from one of these manifests. */
 static int check_unclaimed(const Claimant *c, Error *err)
 {
     StoreList list = {0};
@@ -138,7 +140,8 @@ static void format_act(const Claimant *c, char ret[33])
     (void)hash_format(hash_bytes(words, (size_t)n), ret);
 }
 
-/* *ret: whether this submission has owned the folder before; with an act, whether it did so by the same act. */
+/* *ret: whether this submission has owned the folder before; if the claim has an act, whether it became the owner by
+ * this act. */
 static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *err)
 {
     char act[33] = "";
@@ -333,7 +336,8 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
         owner_key_format(owners->numbers[i], key);
         if (n_older - i >= OWNERS_KEPT) {
             char closed[OWNER_CLOSED_KEY_MAX];
-            Error none = ERROR_INIT; /* most owners have no such object */
+            /* most owners have not put this object, which is not an error */
+            Error none = ERROR_INIT;
             format_closed(owners->numbers[i], closed);
             (void)store_delete(o->store, closed, &none);
             if (store_delete(o->store, key, &why) < 0)

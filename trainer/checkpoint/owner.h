@@ -29,8 +29,8 @@
 
 typedef struct CheckpointOwner CheckpointOwner;
 
-/* Claims the folder, or takes it over if `claim` allows this; a run may always take over from a run that has closed.
- * resumes: the manifest in this folder that the writer continues from; NULL: none. */
+/* Claims the folder, or takes it over if `claim` allows this; a run may always take over from a run that has recorded
+ * its end. resumes: the manifest in this folder that the writer continues from; NULL: none. */
 int checkpoint_owner_claim(Store *store, const CheckpointFacts *facts, const CheckpointClaim *claim,
                            const Manifest *resumes, CheckpointOwner **ret, Error *err);
 CheckpointOwner *checkpoint_owner_free(CheckpointOwner *owner);

@@ -2,8 +2,8 @@
 /* put.c - see put.h.
  *
  * Objects are put deferred and flushed together: on file:// one commit of the file system's journal serves all, on S3
- * they are sent while the next objects are hashed and copied. So headers and texts that are made here are kept until
- * the flush.
+ * the objects are sent while the next objects are hashed and copied. So headers and texts that are made here are kept
+ * until the flush.
  *
  * Copies on this node's disk (local.h) are written at the same time; after the first error no more copies are written.
  *
@@ -33,7 +33,7 @@ static uint64_t bytes_about(const CheckpointWriter *w, const ObjectRecord *recor
 {
     const uint64_t n = record->kind == OBJECT_PLANS ? strlen(w->options.plans)
                                                     : (uint64_t)record->count * sizeof(float);
-    /* includes space for a header or a text */
+    /* the result includes space for a header or a text */
     return 65536 + (record->kind == OBJECT_MOMENTS ? 2 * n : n);
 }
 
@@ -110,7 +110,7 @@ static char *until_flush(Put *p, char *text)
 static int put_text(Put *p, const ObjectRecord *record, const char *text, ObjectReport *ret,
                     Error *err)
 {
-    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* only read */
+    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* the store only reads the data */
     return put_object(p, record, &part, 1, ret, err);
 }
 
@@ -133,7 +133,7 @@ static int put_weights(Put *p, const ObjectRecord *record, SnapshotKind kind, Ob
         return r;
     ret->header = hash_bytes(header, n_bytes);
     struct iovec parts[] = {{until_flush(p, header), n_bytes},
-                            {(void *)(uintptr_t)from, /* only read */
+                            {(void *)(uintptr_t)from, /* the store only reads the data */
                              (size_t)record->count * sizeof(float)}};
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }
@@ -159,7 +159,7 @@ static int put_moments(Put *p, const ObjectRecord *record, ObjectReport *ret, Er
     const size_t n_bytes = (size_t)record->count * sizeof(float);
     const float *m = snapshot_range(w, SNAPSHOT_MOMENTS_M, record->first, record->count);
     const float *v = snapshot_range(w, SNAPSHOT_MOMENTS_V, record->first, record->count);
-    struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* only read */
+    struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* the store only reads the data */
                             {(void *)(uintptr_t)v, n_bytes}};
     if (snapshot_chunk_hash(w, record, &ret->chunk) < 0)
         return error_set(err, -ENOMEM, "%s: out of memory", record->key);
@@ -197,13 +197,14 @@ static int put_segment(Put *p, const CheckpointName *name, const char *text, Met
     s->hash = hash_bytes(text, (size_t)s->n_bytes);
     s->crc = crc32c(0, text, (size_t)s->n_bytes);
     metrics_key_format(name, s->first, s->last, s->key);
-    struct iovec part = {(void *)(uintptr_t)text, (size_t)s->n_bytes}; /* only read */
+    struct iovec part = {(void *)(uintptr_t)text,
+                         (size_t)s->n_bytes}; /* the store only reads the data */
     return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT, err);
 }
 
 /* Whether an error of a put of metrics fails the save. If the store is unreachable or full, the save would fail anyway,
  * and the lines wait for the next save. If the store refuses only metrics, the manifest lists them all the same, and
- * they are put as soon as the store accepts them. */
+ * the lines are put as soon as the store accepts them. */
 static bool fails_the_save(int r)
 {
     return r == -EHOSTUNREACH || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;

@@ -16,7 +16,7 @@ enum { COMMITTED_KEPT = 2 };
 
 typedef struct PutPlan {
     CheckpointName name;
-    char committed[COMMITTED_KEPT][CHECKPOINT_FOLDER_MAX]; /* "": there is none */
+    char committed[COMMITTED_KEPT][CHECKPOINT_FOLDER_MAX]; /* "": there is no such checkpoint */
 } PutPlan;
 
 /* How a save changes the list of metrics. A segment without a key does not exist. */

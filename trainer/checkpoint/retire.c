@@ -3,14 +3,15 @@
  *
  * The history is read from the newest committed manifest, not from the listing: a manifest that was written and never
  * committed, or invalidated later, is not in it. A manifest whose step lies beyond the newest commit's stays until a
- * commit reaches that step: if the record of the commits was lost or is an old one, that manifest is the committed one.
+ * commit reaches that step: if the record of the commits was lost or is out of date, that manifest is the committed
+ * one.
  *
  * A checkpoint's manifest is removed first, so that an interrupted removal leaves a folder without a manifest, which
  * the next retirement removes; the objects of a folder are removed together. Decisions depend on names and on the sizes
  * in the listing; only manifests of checkpoints that may count as whole are read.
  *
- * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
- * and before the metrics').
+ * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before the objects of
+ * a folder, and before the metrics).
  */
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/metrics.h"
@@ -27,7 +28,7 @@ typedef struct Retire {
     const Manifest *latest;
     int64_t keep_last, keep_every;
     Catalogue catalogue;
-    bool *keep; /* [catalogue.n_folders] */
+    bool *keep; /* [catalogue.n_folders]: whether each folder is kept */
     MetricsKept *kept;
     size_t removed;
 } Retire;
@@ -110,7 +111,7 @@ static void decide(Retire *t)
         oldest_step = name.step;
         size_t i = find_folder(t, folder);
         if (i == SIZE_MAX || !t->catalogue.folders[i].has_manifest)
-            continue; /* removed before, perhaps only in part */
+            continue; /* the checkpoint was removed before, perhaps only in part */
         t->keep[i] = whole < t->keep_last || is_kept_step(t, name.step);
         if (whole < t->keep_last && is_whole(t, folder))
             whole++;
@@ -249,8 +250,9 @@ typedef struct Sweeper {
     int64_t generation;
 } Sweeper;
 
-/* Returns whether this history has begun the unfinished object or empty folder, under a name that only a job's writers
- * use; the key of a folder ends in '/'. Everything else below the URI belongs to others. */
+/* key: an unfinished object, or an empty folder, whose key ends in '/'. Returns whether the key is a name that only
+ * writers of jobs use and, if it names an owner, whether this history and no newer generation wrote it. Everything else
+ * below the URI belongs to others. */
 static bool may_sweep(void *context, const char *key)
 {
     const Sweeper *s = context;

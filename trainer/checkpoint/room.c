@@ -27,8 +27,8 @@ static uint64_t data_bytes(const CheckpointWriter *w, const ObjectRecord *o)
     }
 }
 
-/* Returns about how many bytes the next save needs: the sizes of the newest commit, with headers and indexes, if it has
- * the same objects; otherwise only the data. */
+/* Returns about how many bytes the next save needs: the sizes of the newest commit, with headers and indexes, if the
+ * next save has the same objects; otherwise only the data. */
 static uint64_t next_bytes(const CheckpointWriter *w)
 {
     const ObjectTable *table = writer_table(w);

@@ -27,7 +27,7 @@ typedef struct Save {
     PutPlan plan;
     char folder[CHECKPOINT_FOLDER_MAX];
     WriterReport *own;
-    PutMetrics metrics; /* rank 0 */
+    PutMetrics metrics; /* used only on rank 0 */
     Error error;        /* this rank's first failure; code 0: none so far */
 } Save;
 
@@ -50,7 +50,7 @@ static int query_store(CheckpointWriter *w, Error *err)
     if (r < 0 || w->asked)
         return r;
     if (w->claimed) /* claimed only now: the store did not answer when this generation began */
-        /* logs an error; if the error persists, the save fails later */
+        /* writer_retire() logs an error; if the error persists, the save fails later */
         (void)writer_retire(w, &said);
     said = ERROR_INIT;
     r = checkpoint_sweep(store, w->owner, w->options.facts.generation, NULL, &said);
@@ -115,7 +115,7 @@ static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err
     return 0;
 }
 
-/* Returns the comm's error. If the store does not answer rank 0, no rank tries to write to it. */
+/* Returns only an error of the comm. If the store does not answer rank 0, no rank tries to write to the store. */
 static int agree_on_plan(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -341,7 +341,7 @@ static void take_back_manifest(Save *s)
     w->written = manifest_free(w->written);
 }
 
-/* Removes the objects of a failed save, once all ranks know that it has no manifest. This frees space on a full
+/* Removes the objects of a failed save, once all ranks know that the save has no manifest. This frees space on a full
  * disk. */
 static void take_back_objects(Save *s)
 {
@@ -376,7 +376,7 @@ typedef struct SaveOutcome {
     Hash hash, digest;
 } SaveOutcome;
 
-/* Returns the comm's error; the save's own error is in s->error. */
+/* Returns only an error of the comm; the save's own error is in s->error. */
 static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -405,7 +405,7 @@ static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 
     r = fault("checkpoint.gathered");
     if (r < 0) {
-        /* fail() keeps the error */
+        /* error_errno() returns r; fail() keeps the error */
         (void)error_errno(&local, r, "after gathering the checkpoint's reports");
         fail(s, r, &local);
     }
@@ -413,7 +413,7 @@ static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
         r = write_manifest(s, &local);
         if (r < 0) {
             fail(s, r, &local);
-            /* before the other ranks receive the outcome and remove their objects */
+            /* the manifest must be gone before the other ranks receive the outcome and remove their objects */
             take_back_manifest(s);
         }
     }

@@ -45,8 +45,8 @@ CheckpointSearch *checkpoint_search_free(CheckpointSearch *s)
     return NULL;
 }
 
-/* Whether the error concerns only this manifest; then another manifest may be good. A bad sector gives -EIO each
- * time. */
+/* Returns whether the error concerns only this manifest; then another manifest may be good. A bad sector gives -EIO
+ * each time. */
 static bool is_of_one(int r) { return r == -EBADMSG || r == -ENOENT || r == -EIO || r == -EFBIG; }
 
 /* Checks that an object exists with its size. A listing may lag behind: an object that is not in it, or has another

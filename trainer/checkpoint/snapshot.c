@@ -80,7 +80,7 @@ static bool is_complete(const CheckpointWriter *w, const TrainState *state)
 /* Returns whether this rank needs the chunk in any save, whichever files the save has. */
 static bool has_place(const CheckpointWriter *w, SnapshotKind kind, int64_t c)
 {
-    const ObjectTable *table = &w->tables[1]; /* also has the files of the other table */
+    const ObjectTable *table = &w->tables[1]; /* tables[1] also has the files of tables[0] */
     if (chunk_owner(c, w->size) == w->rank)
         return true;
     if (kind == SNAPSHOT_WEIGHTS)

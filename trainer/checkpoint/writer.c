@@ -110,15 +110,16 @@ int writer_retire(CheckpointWriter *w, Error *err)
 
 static void run_retire(CheckpointWriter *w)
 {
-    /* only a save is committed, and it claims the folder first */
+    /* only a save is committed, and a save claims the folder first */
     assert(w->rank == 0 && w->owner && w->latest);
     Error err = ERROR_INIT;
-    if (!w->claimed) /* after a commit */
+    if (!w->claimed) /* this task follows a commit, not a claim */
         look_at_metrics(w);
     int r = writer_retire(w, &err);
 
     writer_lock(w);
-    if (r == -CHECKPOINT_NOT_OWNER) { /* reported now, before the next save fails */
+    /* the error is reported now, not only when the next save fails */
+    if (r == -CHECKPOINT_NOT_OWNER) {
         w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
                                        .step = w->latest->name.step,
                                        .error = err};
@@ -322,7 +323,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     if (w->thread_runs)
         writer_stop(w);
     (void)pthread_cond_destroy(&w->changed); /* no thread waits */
-    (void)pthread_mutex_destroy(&w->lock);   /* no thread holds it */
+    (void)pthread_mutex_destroy(&w->lock);   /* no thread holds the lock */
     (void)fd_close(w->event_fd);
 
     snapshot_clear(w);

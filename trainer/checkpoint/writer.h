@@ -6,7 +6,7 @@
  * Units:     elements, bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    as checkpoint.h.
  * Threads:   fields belong to the training thread until `task` is set, and then to the writer's thread until `task` is
- *            TASK_NONE again. Both threads may use the fields marked "lock" while they hold the lock.
+ *            TASK_NONE again. Both threads may use the fields that the lock guards while they hold the lock.
  */
 #pragma once
 
@@ -45,14 +45,14 @@ typedef struct Snapshot {
     Error error;          /* code 0: the copies were started, and have not failed */
     TrainScalars scalars; /* owns maxima */
     bool ema_active;
-    /* The same on all ranks: each rank gets the whole EMA, not only the chunks that it writes. */
+    /* Each rank gets the whole EMA, not only the chunks that it writes. This value is the same on all ranks. */
     bool ema_at_once;
-    /* The same on all ranks: each rank already has the EMA ranges that it writes. */
+    /* Each rank already has the EMA ranges that it writes. This value is the same on all ranks. */
     bool ema_complete;
-    char *metrics; /* rank 0 */
+    char *metrics; /* used only on rank 0 */
     int64_t metrics_first, metrics_last;
-    Divergence divergence; /* rank 0 */
-    StepTimes step_times;  /* rank 0 */
+    Divergence divergence; /* used only on rank 0 */
+    StepTimes step_times;  /* used only on rank 0 */
 } Snapshot;
 
 /* A larger EMA is gathered chunk by chunk; tests lower this size before they make a writer. */
@@ -62,7 +62,7 @@ extern uint64_t snapshot_timeout_usec;
 
 /* A rank's report to the other ranks about one object that it has written. */
 typedef struct ObjectReport {
-    uint64_t index; /* in the table of objects */
+    uint64_t index; /* index in the table of objects */
     uint64_t n_bytes;
     Hash hash;
     Hash chunk;   /* of moments: the hash of the state's whole chunk */
@@ -84,7 +84,7 @@ struct CheckpointWriter {
     ObjectTable tables[2]; /* [0] without EMA, [1] with it */
     size_t objects_max;    /* the most objects that any rank writes */
     size_t report_bytes;   /* size of one WriterReport, the same on all ranks */
-    WriterReport *reports; /* [size] of report_bytes each */
+    WriterReport *reports; /* [size] reports, of report_bytes each */
     Snapshot snapshot;
     /* rank 0: the store has answered, and leftovers of dead writers are removed */
     bool asked;
@@ -93,24 +93,24 @@ struct CheckpointWriter {
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
     bool claimed;           /* rank 0: the folder was claimed, and nothing was retired since then */
-    Manifest *written;      /* rank 0: waits for checkpoint_settle() */
-    /* rank 0: the newest committed manifest, whose history the next one continues */
+    Manifest *written;      /* rank 0: the manifest that waits for checkpoint_settle() */
+    /* rank 0: the newest committed manifest; the next manifest continues its history */
     Manifest *latest;
-    MetricsKept *kept;     /* rank 0 */
-    MetricsMissed *missed; /* rank 0 */
-    Divergence divergence; /* rank 0: of the newest step */
-    StepTimes step_times;  /* rank 0: up to the newest step */
+    MetricsKept *kept;     /* used only on rank 0 */
+    MetricsMissed *missed; /* used only on rank 0 */
+    Divergence divergence; /* used only on rank 0: divergence as of the newest step */
+    StepTimes step_times;  /* used only on rank 0: times up to the newest step */
 
     pthread_t thread;
     bool thread_runs;
     int event_fd;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    WriterTask task;         /* lock */
-    CheckpointResult result; /* lock */
-    MetricsGap gap;          /* lock */
-    CheckpointRoom room;     /* lock */
-    uint64_t measured_usec;  /* lock: when room was last measured */
+    WriterTask task;         /* the lock guards this field */
+    CheckpointResult result; /* the lock guards this field */
+    MetricsGap gap;          /* the lock guards this field */
+    CheckpointRoom room;     /* the lock guards this field */
+    uint64_t measured_usec;  /* the lock guards this field: when room was last measured */
     uint64_t begun_usec;
 };
 
@@ -128,8 +128,8 @@ int writer_own(CheckpointWriter *writer, Error *err);
 int writer_retire(CheckpointWriter *writer, Error *err);
 /* Returns whether r, the error of a save, means that the store has no space. */
 bool room_is_short(int r);
-/* Rank 0, after such a save has removed its objects: removes old checkpoints, and prefixes *err with how much space is
- * missing, where, and what would free it. */
+/* Rank 0, after a save that failed for lack of space has removed its objects: removes old checkpoints, and prefixes
+ * *err with how much space is missing, where, and what would free it. */
 void room_make(CheckpointWriter *writer, Error *err);
 /* Returns about how many bytes the next save writes, and how many bytes the store has free. */
 CheckpointRoom room_measure(const CheckpointWriter *writer);
@@ -137,7 +137,7 @@ CheckpointRoom room_measure(const CheckpointWriter *writer);
 /* Returns 0 or -ENOMEM. */
 int snapshot_new(CheckpointWriter *writer);
 void snapshot_clear(CheckpointWriter *writer);
-/* Allocates the host memory for all copies of such a state, only once. */
+/* Allocates the host memory for the copies of a state with the layout of `state`. Later calls allocate nothing. */
 int snapshot_allocate(CheckpointWriter *writer, const TrainState *state, Error *err);
 /* Starts the copies on LANE_OUT; a failure is stored in snapshot.error. */
 void snapshot_take(CheckpointWriter *writer, const TrainState *state);

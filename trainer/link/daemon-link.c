@@ -33,7 +33,7 @@ struct DaemonLink {
     int64_t verdict_step;
     DaemonVerdict verdict;
     int64_t generation;
-    int64_t step; /* newest (step, stage); stage_dirty: not sent yet */
+    int64_t step; /* the newest step and stage; stage_dirty: they are not sent yet */
     TrainStage stage;
     uint64_t waited_usec;
     int waits_rank;
@@ -150,7 +150,8 @@ static void send_stage(DaemonLink *link)
     link->stage_dirty = false;
     pthread_mutex_unlock(&link->lock);
     if (dirty)
-        (void)channel_send(link->fd, &m, NULL); /* if the daemon has ended, so does the channel */
+        /* if this fails, the daemon has ended, and receive_all() finds the channel ended */
+        (void)channel_send(link->fd, &m, NULL);
 }
 
 static void *daemon_link_main(void *userdata)
@@ -222,7 +223,8 @@ DaemonLink *daemon_link_free(DaemonLink *link)
         return NULL;
     if (link->has_thread) {
         uint64_t one = 1;
-        (void)fd_write_all(link->stop_fd, &one, sizeof(one)); /* an eventfd accepts it */
+        /* cannot fail: an eventfd accepts a 1 */
+        (void)fd_write_all(link->stop_fd, &one, sizeof(one));
         (void)pthread_join(link->thread, NULL);
         send_stage(link);
     }

@@ -14,7 +14,7 @@ enum {
     /* Scratch of each of three comms (gloo.c): the larger of EXCHANGE_BYTES and world_size * EXCHANGE_RANK_BYTES. */
     EXCHANGE_BYTES = 4 << 20,
     EXCHANGE_RANK_BYTES = 4 << 10,
-    BUCKET_BYTES = 4 << 20, /* as in gradient-sum.c, like the rows of one chunk per rank */
+    BUCKET_BYTES = 4 << 20, /* as in gradient-sum.c */
     EMA_AT_ONCE_BYTES = 64 << 20,
     AHEAD_BYTES = 256 << 20, /* limit that session.c gives the loader */
     AHEAD_STEPS = 64,        /* limit of loader.c */
@@ -68,7 +68,8 @@ static uint64_t sum_element_bytes(const Job *job)
     return job->train.reduction == REDUCTION_EXACT64 ? 8 : 4;
 }
 
-/* Returns the bytes of ZeRO 2's bucket: whole rows, with one chunk of each rank. Its elements are those of the sums. */
+/* Returns the bytes of ZeRO 2's bucket: whole rows, with one chunk of each rank. Its elements have the type of the
+ * sums. */
 static uint64_t bucket_bytes(const Counting *c)
 {
     const uint64_t row = c->chunk / 4 * (uint64_t)c->world_size * sum_element_bytes(c->job);
@@ -101,8 +102,8 @@ static uint64_t grain_bytes(const Counting *c)
            mse_loss_workspace_bytes(c->device, latents);
 }
 
-/* Returns the bytes of samples that a stream's reads ahead hold: at most those of the requested samples. Each pass over
- * the stream reads all of it, and the samples may touch one pass more than they fill. */
+/* Returns the bytes of samples that a stream's reads ahead hold: at most the bytes of the requested samples. Each pass
+ * over the stream reads all of it, and the samples may touch one pass more than they fill. */
 static uint64_t ahead_bytes(const Counting *c, const StreamSize *size)
 {
     const Job *job = c->job;
@@ -196,7 +197,8 @@ static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
 }
 
 /* Only rank 0 and the ranks that write a weight file can have the most copies. If the model has more chunks than a
- * manifest may list, the checkpoint's writer refuses it, and it needs more memory than any machine has. */
+ * manifest may list, the checkpoint's writer refuses the model, and the model needs more memory than any machine
+ * has. */
 static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
 {
     ObjectTable table;

@@ -2,10 +2,10 @@
 /* memory-plan.h - computes how much memory a rank needs for each use, without allocating it.
  *
  * A rank frees no memory while it trains, so its peak is the sum of the uses. A rank makes a plan before it allocates;
- * `sdtrainer plan` and `sdctl job start` make one, too.
+ * `sdtrainer plan` and `sdctl job start` make a plan, too.
  *
  * Ownership: values.
- * Units:     bytes of one rank, the one that needs most.
+ * Units:     bytes of the rank that needs most.
  * Errors:    -EINVAL, -ENOTSUP: such a network or device is impossible; -E2BIG from memory_check().
  * Threads:   any; no state.
  */
@@ -17,13 +17,13 @@
 #include <stdio.h>
 
 typedef enum MemoryUse {
-    MEMORY_WEIGHTS, /* all, fp32 */
+    MEMORY_WEIGHTS, /* all weights, in fp32 */
     MEMORY_PACKED,  /* the weights in the form that the kernels read */
     MEMORY_MOMENTS,
     MEMORY_EMA,
-    MEMORY_GRADIENTS, /* of a grain; only ZeRO 2 has them in a separate buffer */
+    MEMORY_GRADIENTS, /* gradients of a grain; only ZeRO 2 has them in a separate buffer */
     MEMORY_SUMS,
-    MEMORY_ACTIVATIONS, /* of a grain, with workspace */
+    MEMORY_ACTIVATIONS, /* activations of a grain, with workspace */
     MEMORY_EXCHANGE,    /* buffers of the collectives */
     MEMORY_SNAPSHOT,    /* the copy that a save makes */
     MEMORY_DATA,        /* the most that the loader, reads ahead and shards in memory need */

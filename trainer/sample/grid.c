@@ -41,7 +41,8 @@ static int write_file(const char *path, const GridNotes *notes, const void *png,
     if (r == 0)
         return 0;
     if (fd >= 0)
-        (void)ftruncate(fd, 0); /* half a file would look like a picture; this fails on a device */
+        /* half a file would look like a picture; this call fails if the path is a device */
+        (void)ftruncate(fd, 0);
     return error_set(err, -EIO, "%s: %s", path, strerror(-r));
 }
 

@@ -38,7 +38,7 @@ typedef struct Sampling {
     /* embedding of the empty caption, by the model; NULL: the dataset's is used */
     float *empty;
     float *latents;        /* NHWC */
-    GridNotes notes, real; /* of --out and of --pictures */
+    GridNotes notes, real; /* notes for the file of --out, and for the file of --pictures */
     uint64_t begin_usec, told_usec;
 } Sampling;
 
@@ -98,8 +98,8 @@ static int restore(Sampling *s, Store *store, const Manifest *manifest, Error *e
     return r;
 }
 
-/* Restores the newest checkpoint. A running job removes old checkpoints, and may remove the one that is being read;
- * then a newer one is tried. */
+/* Restores the newest checkpoint. A running job removes old checkpoints, and may remove the checkpoint that is being
+ * read; then a newer checkpoint is tried. */
 static int restore_newest(Sampling *s, Error *err)
 {
     const char *uri = s->job->checkpoint.uri;
@@ -153,9 +153,9 @@ static void repeat_texts(Sampling *s, int n)
         memcpy(s->text + (size_t)i * each, s->text + (size_t)(i % n) * each, each * sizeof(float));
 }
 
-/* Returns the sample whose caption a cell shows. Its stream is the one that training uses at that position, so that
- * each stream has its share; a stream's samples are used from the first one on. taken: how many samples of each stream
- * earlier cells have, {0} for the first cell. */
+/* Returns the sample whose caption a cell shows. The sample's stream is the stream that training uses at the position
+ * `cell`, so that each stream has its share; a stream's samples are used from the first one on. taken: how many samples
+ * of each stream earlier cells have, {0} for the first cell. */
 static OrderSample sample_of_cell(const Sampling *s, int cell, int64_t taken[ORDER_STREAMS_MAX])
 {
     const Order *order = dataset_order(s->dataset);
@@ -299,7 +299,7 @@ static void begin(Sampling *s) { s->begin_usec = s->told_usec = clock_boottime_u
 
 static void report_steps(void *context, int64_t done, int64_t all)
 {
-    (void)fault("sample.step"); /* for tests that stop it here */
+    (void)fault("sample.step"); /* for tests that stop the program here */
     log_progress(context, "steps are drawn", done, all);
 }
 

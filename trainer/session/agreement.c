@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* with the words before them, they fit into a message to the daemon */
+/* size of the text of differences: with the words before it, the text fits into a message to the daemon */
 enum { DIFFERENCES_BYTES = 170 };
 
 /* ---- comparing with the checkpoint ---- */
@@ -44,8 +44,8 @@ static int check_changed(const CheckpointFacts *mine, const CheckpointFacts *the
 {
     _cleanup_json_ json_t *a = json_loads(mine->numerics, 0, NULL),
                           *b = json_loads(theirs->numerics, 0, NULL);
-    (void)json_object_del(a, "plans"); /* may have no plans */
-    (void)json_object_del(b, "plans"); /* may have no plans */
+    (void)json_object_del(a, "plans"); /* fails if there are no plans, which is allowed */
+    (void)json_object_del(b, "plans"); /* fails if there are no plans, which is allowed */
     return a && b && json_equal(a, b)
                ? 0
                : refuse_numerics(mine, theirs, "the checkpoint's in more than the plans", err);
@@ -93,7 +93,8 @@ static int broadcast_facts(Session *s, CheckpointFacts *facts, Error *err)
         r = comm_broadcast(s->train, 0, facts->job_terms, sizeof(facts->job_terms), err);
     if (r == 0)
         r = comm_broadcast(s->train, 0, facts->dataset_terms, sizeof(facts->dataset_terms), err);
-    facts->numerics[sizeof(facts->numerics) - 1] = '\0'; /* another process wrote the texts */
+    /* another process wrote the texts, which may lack their ends */
+    facts->numerics[sizeof(facts->numerics) - 1] = '\0';
     facts->job_terms[sizeof(facts->job_terms) - 1] = '\0';
     facts->dataset_terms[sizeof(facts->dataset_terms) - 1] = '\0';
     return r;
@@ -116,8 +117,8 @@ static int broadcast_plans(Session *s, char **ret, Error *err)
     return r;
 }
 
-/* If any rank differs, all ranks know it, and rank 0 broadcasts its texts. A rank of a version that does not know this
- * ends at once, and then the ranks only know that something differs. */
+/* If any rank differs, all ranks know it, and rank 0 broadcasts its texts. A rank of a version without this broadcast
+ * ends at once, and then the other ranks only know that something differs. */
 static void request_of_rank_zero(Session *s, const SessionAgreement *all, RankZero *ret)
 {
     Error ignored = ERROR_INIT;

@@ -3,7 +3,7 @@
  * other ranks of its world. An error lists the keys that differ, with both values.
  *
  * Ownership: borrows the session.
- * Errors:    as session_open(); -EXDEV: they differ.
+ * Errors:    as session_open(); -EXDEV: something differs.
  */
 #pragma once
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    HISTORY_MAX = 16, /* the record holds as many commits */
+    HISTORY_MAX = 16, /* number of commits that the record holds */
     VERDICT_SEC = 600,
 };
 
@@ -37,7 +37,7 @@ static int report_one(DaemonLink *link, Store *store, const Manifest *m, int64_t
     return daemon_link_report(link, &found, err);
 }
 
-/* Reports the history, oldest first: the newest checkpoint, and those before it that can still be read. */
+/* Reports the history, oldest first: the newest checkpoint, and the checkpoints before it that can still be read. */
 static int report_all(DaemonLink *link, Store *store, const Manifest *newest, int64_t generation,
                       Error *err)
 {

@@ -31,7 +31,7 @@ bool device_exit_blames(Device *device, int *r, Error *err)
     Error why = ERROR_INIT;
     int broken = fault("device.broken");
     if (broken < 0)
-        (void)error_errno(&why, broken, "the device is broken"); /* becomes *r below */
+        (void)error_errno(&why, broken, "the device is broken"); /* the error becomes *r below */
     else
         broken = device_await(device, device_fence(device, LANE_COMPUTE), 0, &why);
     const bool computes = broken == 0 || broken == -ETIMEDOUT;

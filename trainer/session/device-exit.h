@@ -17,7 +17,8 @@
 #include "protocol/exit-code.h"
 
 /* Returns the exit code for a device's error: 85 if this node lacks something, 78 if something is too small for the
- * job, 75 if others hold it, EXIT_ABORTED if the program went wrong on the device, and 80 otherwise. */
+ * job, 75 if other processes hold the device, EXIT_ABORTED if the program went wrong on the device, and 80
+ * otherwise. */
 ExitCode device_exit_code(int r);
 
 /* If a device breaks, whatever waits for it next fails: even a collective, a save or a restore. Copies that a device

@@ -14,7 +14,7 @@
 
 enum {
     START_SHARE = 4,   /* timing algorithms may take 1 / START_SHARE of the time for a start */
-    COMPILE_SEC = 300, /* for rank 0's work besides timing */
+    COMPILE_SEC = 300, /* time for rank 0's work besides timing */
 };
 
 static DeviceOptions options_of(const Job *job, const char *gpu)
@@ -135,7 +135,7 @@ static int change_plans(Session *s, const char *before, Error *err)
     r = use_plans(s, text, s->job->train.plans_uri, err);
     if (r < 0)
         return r;
-    /* in the form that a manifest holds: a set may be written differently */
+    /* `now` has the form that a manifest holds: a file may have the same set in another form */
     r = device_plans(s->device, &now);
     if (r < 0)
         return error_errno(err, r, "cannot tell the device's plans");

@@ -55,6 +55,6 @@ int folder_lock_take(const char *uri, bool make, Error *err)
     (void)gethostname(link, sizeof(link) - 1); /* if it fails, the text has "?" */
     int n = snprintf(text, sizeof(text), "on %s, process %d\n", link, (int)getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
-        (void)ftruncate(fd, 0); /* the lock holds without its text */
+        (void)ftruncate(fd, 0); /* the lock is valid without its text */
     return TAKE_FD(fd);
 }

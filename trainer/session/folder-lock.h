@@ -2,9 +2,9 @@
 /* folder-lock.h - lets one `sdtrainer run` at a time into a checkpoint folder on a file system.
  *
  * The lock is flock(2) of <folder>/owner/lock. The lock belongs to the file, whatever path opens it, and ends with its
- * process: a run that was killed can be started again without --take-over. It works between hosts if the file system
- * supports that (NFS does). If not, and on S3, only the owner objects decide, and the operator must request that a run
- * takes over.
+ * process: a run that was killed can be started again without --take-over. The lock works between hosts if the file
+ * system supports this (NFS does). If not, and on S3, only the owner objects decide, and the operator must request that
+ * a run takes over.
  *
  * Ownership: folder_lock_take() gives the caller a descriptor; closing it, or the process's end, ends
  *            the lock.

@@ -296,7 +296,7 @@ static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, const G
 int grain_work_submit(GrainWork *w, const LoaderGrain *grain, const GradientSink *sink,
                       double *loss, uint64_t timeout_usec, Error *err)
 {
-    bool poisoned = fault("loop.nan") < 0; /* like a bad sample or a flipped bit */
+    bool poisoned = fault("loop.nan") < 0; /* simulates a bad sample or a flipped bit */
     return submit(w, grain, poisoned, sink, loss, timeout_usec, err);
 }
 
@@ -312,7 +312,7 @@ int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *e
 
 /* ---- a grain that is not finite ---- */
 
-/* Checks each part of the grain, and stops at the first one that is not finite. */
+/* Checks each part of the grain, and stops at the first part that is not finite. */
 static void look_at_grain(GrainWork *w, SampleSet *set, TapeFinite *f, const float *weights)
 {
     const DataType type = device_type(w->device);
@@ -376,10 +376,10 @@ typedef struct Canned {
     LoaderGrain grain;
     float *latents, *text;
     float *gradients; /* device memory: flat */
-    /* Device memory: [2][tensors], of the plain gradients and of the second pass. */
+    /* Device memory, [2][tensors]: maxima of the plain gradients, and of the second pass. */
     uint32_t *maxima;
     double *losses;             /* device memory: [2] */
-    StatePlan *plan;            /* of all parameters, in one chunk */
+    StatePlan *plan;            /* plan of a state with all parameters, in one chunk */
     TapeComparison *comparison; /* NULL on a CPU, which uses no library and no plan */
     DeviceStaging *staging;
 } Canned;
@@ -509,7 +509,7 @@ static int canned_compute(GrainWork *w, const ParameterList *list, const Canned 
         return r;
     state_count(c->plan, c->gradients, 0, list->n_elements, &of_plain);
     r = canned_pass(w, c, 1, &again, err);
-    /* waits with a deadline, before any download */
+    /* this wait has a deadline; the downloads that follow would wait without a limit */
     return r == 0 ? grain_work_await(w, 0, DEVICE_TIMEOUT_USEC, err) : r;
 }
 

@@ -113,7 +113,7 @@ static int weights_file_open(const char *uri, const TrainState *state, WeightsFi
 
 static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *state, Error *err)
 {
-    /* exists: weights_open() has checked all names */
+    /* the entry exists: weights_open() has checked all names */
     const SafetensorsEntry *e = safetensors_find(f->tensors, p->name);
     const bool wide = e->type == SAFETENSORS_F32;
     const size_t element = wide ? sizeof(float) : sizeof(uint16_t);

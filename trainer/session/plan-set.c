@@ -16,7 +16,8 @@
 enum {
     KEY_MAX = 256,
     LISTED_MAX = 1024, /* sets of one submission: a few, one for each kind of machine */
-    READ_BACK_SEC = 2, /* pause if two puts of one key may both succeed */
+    /* pause before a set is read back, if two puts of one key may both succeed */
+    READ_BACK_SEC = 2,
     PAUSE_MIN_MSEC = 100,
     PAUSE_MAX_MSEC = 2000,
 };
@@ -94,7 +95,7 @@ int plan_set_make(Device *maker, const UnetConfig *config, const NetworkShape *s
 {
     _cleanup_(network_freep) Network *network = NULL;
     int r = network_plan(maker, config, shape, &network, err);
-    /* other processes may use the memory of an open device for now, as when a rank starts */
+    /* -ENOMEM: other processes may use the device's memory for the moment, so a later start may succeed */
     if (r < 0)
         return error_set_exit(err, r, r == -ENOMEM ? EXIT_RETRY : device_exit_code(r));
     r = device_plans(maker, ret);
@@ -109,7 +110,7 @@ static int fail_at(const char *point, const PlanSetNeeds *n, const char *key, Er
     return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
-/* Makes a set and puts it. *ret is the set under the key, which may be another one if it was put first. */
+/* Makes a set and puts it. *ret is the set under the key, which is another process's set if that set was put first. */
 static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, char **ret,
                         Error *err)
 {

@@ -51,7 +51,8 @@ int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
     }
     if (r < 0)
         return error_set_exit(err, r, exit_code_of_store(r));
-    if (hash && !session_resumes_own(s)) { /* a commit, which is always under checkpoint.uri */
+    /* the manifest is a commit, which must be under checkpoint.uri */
+    if (hash && !session_resumes_own(s)) {
         r = error_set(err, -EBADMSG,
                       "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
                       uri, store_uri(s->store));
@@ -60,7 +61,7 @@ int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
     return 0;
 }
 
-/* Finds the next checkpoint. Each one that the search passes over is logged once, with its reason. */
+/* Finds the next checkpoint. Each checkpoint that the search passes over is logged once, with its reason. */
 static int find_next(Session *s, Error *err)
 {
     const CheckpointPassed *passed;
@@ -74,7 +75,7 @@ static int find_next(Session *s, Error *err)
         log_info("goes on from step %lld, the newest checkpoint that verifies STEP=%lld",
                  (long long)manifest_step(s->resume), (long long)manifest_step(s->resume));
     else if (r == 0 && n_passed > 0)
-        /* does not start at step 0 beside checkpoints */
+        /* the run must not start at step 0 beside checkpoints */
         r = checkpoint_search_failed(s->search, err);
     return error_set_exit(err, MIN(r, 0), exit_code_of_store(r));
 }
@@ -88,7 +89,7 @@ int session_lock_folder(Session *s, bool make, Error *err)
         return 0;
     int fd = folder_lock_take(store_uri(s->store), make, &said);
     if (fd == -ENOENT && !make)
-        return 0; /* a job that turns out to be invalid creates nothing */
+        return 0; /* no folder is made yet, since the job may turn out to be invalid */
     if (fd < 0 && fd != -EOPNOTSUPP)
         return error_set(err, fd, "%s", said.text);
     s->folder_lock = fd;
@@ -140,7 +141,7 @@ int session_restore(Session *s, Error *err)
         if (r == 0)
             return 0;
         if (device_exit_blames(s->device, &r, err))
-            return r; /* the checkpoint may be good */
+            return r; /* this error does not show that the checkpoint is bad */
         r = session_pass_over(s, r, err);
         if (r < 0)
             return r;

@@ -13,8 +13,8 @@
 int session_open_resume(Session *session, const SessionAssignment *assignment, Error *err);
 /* If no manifest is assigned, finds the newest own checkpoint that verifies. Needs the session's facts. */
 int session_find_resume(Session *session, Error *err);
-/* If a checkpoint that was searched for does not verify, continues with the one before it. Returns r if the checkpoint
- * was not searched for, or is not the cause. */
+/* If a checkpoint that was searched for does not verify, continues with the checkpoint before it. Returns r if the
+ * checkpoint was not searched for, or is not the cause. */
 int session_pass_over(Session *session, int r, Error *err);
 /* Fills the state from the checkpoint or, without one, as the job begins. */
 int session_restore(Session *session, Error *err);

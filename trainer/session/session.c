@@ -247,7 +247,8 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Er
         r = session_find_resume(s, err);
     if (r == 0 && assign->find && s->rank == 0)
         r = checkpoint_search_report(link, s->store, &s->facts, assign->find == FIND_MUST, err);
-    /* Checked before the canned grain, which another job's seed would change, too. */
+    /* The facts are checked before the canned grain is computed, since another job's seed would change the grain,
+     * too. */
     if (r == 0 && s->resume)
         r = error_set_exit(err, manifest_check_facts(s->resume, &s->facts, err), EXIT_NEVER_RETRY);
     if (r == 0)
@@ -316,7 +317,8 @@ static int open_writer(Session *s, Error *err)
     if (r < 0)
         return r;
     Error said = ERROR_INIT;
-    if (checkpoint_prepare(s->writer, s->state, &said) < 0) /* saves fail, and training continues */
+    /* if this fails, saves fail, too, and training continues */
+    if (checkpoint_prepare(s->writer, s->state, &said) < 0)
         log_warning("%s", said.text);
     /* A history in another folder stays there; this job's history begins with the adopted step. */
     if (s->rank == 0 && session_resumes_own(s))

@@ -23,9 +23,9 @@
 
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
-    /* The message of a daemon. A run without a daemon makes its own, and draws a submission. */
+    /* The message of a daemon. A run without a daemon makes this message itself, and draws a submission. */
     const ChannelAssign *assign;
-    int64_t generation; /* 0, with `alone`: the next one after the highest in the folder */
+    int64_t generation; /* 0, with `alone`: the generation after the highest in the folder */
     /* A run without a daemon. It uses any GPU, and continues from the newest own checkpoint that verifies; if there is
      * none, it starts at step 0. */
     bool alone;
@@ -40,7 +40,7 @@ typedef struct Session {
     int64_t generation;
     int rank, world_size;
     int64_t first_grain, n_grains; /* this rank's grains of each step */
-    int64_t share;                 /* the most grains of any rank */
+    int64_t share;                 /* largest number of grains that any rank has in a step */
 
     Store *store;           /* of checkpoint.uri */
     CheckpointLocal *local; /* this node's copies of the store's checkpoints; NULL: none are kept */
@@ -49,14 +49,14 @@ typedef struct Session {
     bool adopts; /* `resume` was named by an operator (job start --resume), and is not a commit */
     bool changes_plans; /* the job's plans differ from those of the adopted `resume` */
     char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* plan changes of the history, for the manifests */
-    /* holds `resume`; not `store` if a history of another folder is adopted */
+    /* the store that holds `resume`: if a history of another folder is adopted, another store than `store` */
     Store *resume_store;
     CheckpointSearch *search; /* the search that found `resume`; NULL: its URI was assigned */
     /* how many checkpoints the search has passed over and the log has named */
     size_t n_left_aside;
     Dataset *dataset;
     Device *device;
-    char *plans; /* plan set of the device; NULL: it has none */
+    char *plans; /* plan set of the device; NULL: the device has none */
     UnetConfig config;
     MemoryPlan memory;
     Network *network;
@@ -67,11 +67,11 @@ typedef struct Session {
     int folder_lock; /* descriptor of the lock that a run without a cluster holds */
 
     uint8_t *secret;        /* borrowed; wiped by session_join() */
-    Rendezvous *rendezvous; /* rank 0 of a world of several */
+    Rendezvous *rendezvous; /* only on rank 0 of a world of several ranks */
     Comm *train, *reports;
     /* NULL: the world has one rank, or a rank of a version without this comm */
     Comm *bulk;
-    int unmet; /* 1 + the rank that could not be reached when joining; 0: none */
+    int unmet; /* 1 + the rank that this rank could not reach in session_join(); 0: none */
     /* LEAVING: the session ended in a search for values that are not finite; otherwise STARTING */
     TrainStage ended_in;
     Update *update;

@@ -92,7 +92,8 @@ static int call_comm(Run *run, void *data, size_t n, size_t piece, void *out, Er
     return r;
 }
 
-/* Part `i`: elements [begin, begin + width) of each piece of a row. Only a part of the last row may have less. */
+/* Part `i`: elements [begin, begin + width) of each piece of a row. Only a part of the last row may have fewer
+ * elements. */
 typedef struct Part {
     size_t ranks; /* number of pieces in a row; 1 for an all-reduce */
     size_t row, begin, width;
@@ -135,8 +136,8 @@ static size_t part_range(const Run *run, const Part *part, size_t rank, size_t *
     return at;
 }
 
-/* Copies this rank's range (own), those of the other ranks (others), or both. The other ranges need no fetch before an
- * all-gather, and no send after a reduce-scatter. */
+/* Copies this rank's range (own), the ranges of the other ranks (others), or all ranges. The other ranges need no fetch
+ * before an all-gather, and no send after a reduce-scatter. */
 static void copy_part(Run *run, size_t i, uint8_t *host, bool own, bool others, bool fetch)
 {
     const Part part = part_at(run, i);
@@ -184,8 +185,9 @@ static int await(Run *run, Fence fence, Error *err)
     return r;
 }
 
-/* Fetches part i into its piece of host memory. The lane runs in order, so the sends of part i - 2 from this memory are
- * done before. So the host waits only for the fence after this fetch before it writes to the memory. */
+/* Fetches part i into its piece of host memory. The lane runs in order, so the sends of part i - 2 from this memory end
+ * before the fetch begins. Therefore the host must only wait for the fence after the fetch before it writes to the
+ * memory. */
 static void fetch_part(Run *run, size_t i)
 {
     copy_part(run, i, run->staging[i % 2], true, run->call.kind != DEVICE_ALL_GATHER, true);
@@ -310,7 +312,7 @@ static DeviceCommThread *thread_free(DeviceCommThread *t)
     int r = pthread_join(t->thread, NULL);
     assert(r == 0);
     (void)pthread_cond_destroy(&t->changed); /* no thread waits */
-    (void)pthread_mutex_destroy(&t->lock);   /* no thread holds it */
+    (void)pthread_mutex_destroy(&t->lock);   /* no thread holds the lock */
     free(t);
     return NULL;
 }

@@ -30,18 +30,20 @@ typedef struct DeviceCommCall {
     CommType type;        /* type of the elements of a sum */
     size_t element_bytes; /* 1 for an all-gather */
     void *data;           /* device memory */
-    size_t n, piece;      /* elements: n in total, piece that a rank is dealt at a time */
-    void *out;            /* of a reduce-scatter: host memory; NULL: in place */
+    /* numbers of elements: n in total; piece: as many as a rank is dealt at a time */
+    size_t n, piece;
+    /* host memory for the result of a reduce-scatter; NULL: the result is written to `data` */
+    void *out;
 } DeviceCommCall;
 
 typedef struct DeviceCommThread DeviceCommThread;
 
-/* Bytes of each of the two pieces of host memory of a DeviceComm; tests set it before they open one. */
+/* Bytes of each of the two pieces of host memory of a DeviceComm; tests set it before they open a DeviceComm. */
 extern size_t device_comm_staging_bytes;
 
 typedef struct DeviceComm {
     Device *device;
-    Comm *comm;               /* of the training thread */
+    Comm *comm;               /* the comm of the training thread */
     DeviceCommThread *thread; /* NULL: there is no bulk comm */
     uint8_t *staging[2];      /* NULL on a CPU */
     bool begun;
@@ -57,12 +59,12 @@ void device_comm_close(DeviceComm *dc);
 /* Begins a collective, which runs after the work that LANE_COMPUTE holds now. The data belong to the collective until
  * it is finished. Only one collective can be in progress. */
 void device_comm_begin(DeviceComm *dc, const DeviceCommCall *call);
-/* Finishes the collective that was begun: work that is put on LANE_COMPUTE afterwards uses the result. Returns 0 if
- * none was begun. */
+/* Finishes the collective that was begun: work that is put on LANE_COMPUTE afterwards uses the result. Returns 0 if no
+ * collective was begun. */
 int device_comm_finish(DeviceComm *dc, Error *err);
 
 /* Ends a collective whose result is not wanted, before its data are written again. Waits for the thread; without the
- * thread the collective has not run, and is dropped. Returns 0 if none was begun. */
+ * thread the collective has not run, and is dropped. Returns 0 if no collective was begun. */
 int device_comm_drop(DeviceComm *dc, Error *err);
 
 /* Return the call of a collective: a sum for all ranks, a sum of which each rank is dealt its pieces, or a gathering of

@@ -11,7 +11,7 @@ enum { PIECE_BYTES = 2 << 20, PIECES = 2 };
 
 struct DeviceStaging {
     Device *device;
-    char *pieces[PIECES]; /* page-locked */
+    char *pieces[PIECES]; /* page-locked host memory */
     Fence done[PIECES];
 };
 

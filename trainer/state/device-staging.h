@@ -2,8 +2,8 @@
 /* device-staging.h - copies between any memory of the host and the device, with the deadline of a fence.
  *
  * device_upload() and device_download() wait without a limit, and a device may hang. The functions below copy pieces
- * through page-locked memory, so that the host waits only for fences. They run after the work that LANE_COMPUTE holds,
- * and are done when they return.
+ * through page-locked memory, so that the host waits only for fences. The copies run after the work that LANE_COMPUTE
+ * holds, and are done when the functions return.
  *
  * Ownership: device_staging_new() gives the caller the object; it borrows the Device. Memory that a device that hangs
  *            may still use is kept until the process ends.

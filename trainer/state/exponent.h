@@ -29,6 +29,6 @@ int exponent_choose(uint32_t maximum, int64_t n_grains, SumWidth width);
 /* Reports whether the sum of n_grains gradients of up to `maximum` (finite) could overflow. */
 bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWidth width);
 
-/* Returns the smallest maximum that counts as infinite: from 2^128 / G on the sum could leave fp32. Every
- * smaller one fits at some exponent that is allowed. */
+/* Returns the smallest maximum that counts as infinite: from 2^128 / G on the sum could leave fp32. Every smaller
+ * maximum fits at some exponent that is allowed. */
 uint32_t exponent_infinite(int64_t n_grains);

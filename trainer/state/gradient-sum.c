@@ -24,7 +24,7 @@ struct GradientSum {
 
     /* Device memory. */
     void *sums; /* all sums, flat (ZeRO 0, 1), or the shard (ZeRO 2) */
-    /* {0, 1}: a sink points to the word of its `fresh`, so that none is ever written */
+    /* the words 0 and 1: a sink points to the word with the value of its `fresh`, so no word is ever changed */
     uint32_t *fresh_words;
     float *gradients; /* ZeRO 2: a grain's gradients, flat */
     void *bucket;     /* ZeRO 2: the counted gradients of one bucket */
@@ -266,7 +266,7 @@ int gradient_sum_finish_reduce(GradientSum *sum, Error *err)
     TrainState *state = sum->state;
     int r = device_comm_finish(sum->dc, err);
     if (r == 0 && sum->exponents && bucketed(state) && sum->shard_sums != sum->sums)
-        /* the squares come after this copy in the lane */
+        /* the lane computes the squares after this copy */
         device_send(state->device, LANE_COMPUTE, sum->sums, sum->shard_sums,
                     (size_t)shard_elements(state) * element_bytes(sum));
     return r;

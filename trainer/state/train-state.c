@@ -13,7 +13,7 @@ static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* for the copy of 
 
 struct StateTraffic {
     float *pieces[2]; /* host memory for copies that are hashed; NULL until the first hash */
-    Fence copied;     /* the copies of the newest save are done */
+    Fence copied;     /* reached when the copies of the newest save are done */
     uint64_t waited_usec;
 };
 
@@ -181,7 +181,7 @@ static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashP
     return part;
 }
 
-/* Copies the next piece while the current one is hashed. When it returns 0, no copy is in progress. */
+/* Copies the next piece while the current one is hashed. When this function returns 0, no copy is in progress. */
 static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
     float *const *pieces = state->traffic->pieces;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train-state.h - everything that a step changes: weights, moments, EMA, scalars.
  *
- * The flat parameter buffer (parameters.h) is cut into chunks (chunk-layout.h); chunk c belongs to
- * rank c mod W. Every rank keeps all weights. With ZeRO 1 and 2 it keeps the moments and the EMA of
- * its own chunks only, one after another, as its shard: slot k holds chunk rank + k W, each slot
- * chunk_elements long, zero-padded. With ZeRO 0 every rank keeps all chunks, laid out as with W = 1,
- * and the owner of a chunk is only the rank that saves it.
+ * The flat parameter buffer (parameters.h) is cut into chunks (chunk-layout.h); chunk c belongs to rank c mod W. Every
+ * rank keeps all weights. With ZeRO 1 and 2 a rank keeps the moments and the EMA of its own chunks only, one after
+ * another, as its shard: slot k holds chunk rank + k W, each slot chunk_elements long, zero-padded. With ZeRO 0 every
+ * rank keeps all chunks, laid out as with W = 1, and the owner of a chunk is only the rank that saves it.
  *
  * Ownership: train_state_new() gives the caller a TrainState; it borrows the Device and the
  *            ParameterList.
@@ -30,7 +29,7 @@ typedef struct TrainState {
     ChunkLayout layout;
     int rank, world_size;
     int zero_stage;
-    float *weights;  /* all, flat */
+    float *weights;  /* all weights, flat */
     float *m, *v;    /* this rank's shard (ZeRO 1, 2) or all chunks in order (ZeRO 0) */
     float *ema;      /* laid out like m; NULL: the job has no EMA */
     bool ema_active; /* the EMA has started */

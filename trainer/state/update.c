@@ -30,24 +30,24 @@ struct Update {
     int64_t n_tensors;
     int64_t first, n_own, share; /* this rank's grains; share: the most grains of any rank */
     SumWidth width;
-    uint32_t infinite; /* a maximum of at least this counts as not finite */
+    uint32_t infinite; /* a maximum of at least this value counts as not finite */
 
     /* Device memory. */
-    int32_t *sum_exponents; /* [tensors], in this pass */
+    int32_t *sum_exponents; /* [tensors]: exponents of this pass */
     uint32_t *maxima;       /* [share][tensors] */
     double *losses;         /* [share] */
-    double *chunk_sums;     /* sums of squares, by slot */
+    double *chunk_sums;     /* for each slot: sum of the squares of its gradients */
 
     /* Host memory that the device writes. */
     uint32_t *grain_maxima; /* [share][tensors] */
     double *grain_losses;   /* [share] */
-    double *squares;        /* sums of squares, by slot */
+    double *squares;        /* for each slot: sum of the squares of its gradients */
 
     /* Host memory. */
-    /* [tensors]: the content of sum_exponents, unused in a measuring pass. The device reads them until the maxima of
-     * the pass are on the host. */
+    /* [tensors]: the content of sum_exponents, unused in a measuring pass. The device reads this memory until the
+     * maxima of the pass are on the host. */
     int32_t *exponents;
-    uint32_t *global_maxima;  /* [tensors] */
+    uint32_t *global_maxima;  /* [tensors]: maxima over all grains of all ranks */
     uint32_t *first_maxima;   /* global maxima of the pass that was redone */
     GrainReport *reports;     /* [world][share] */
     GrainReport *own_reports; /* [share] */
@@ -56,7 +56,7 @@ struct Update {
     bool measuring; /* there is no history of maxima: this pass finds only the maxima */
     bool redone, collected, decided;
     bool device_failed; /* an error came from the device */
-    int64_t n_added;    /* in this pass, missing grains counted */
+    int64_t n_added;    /* number of grains added in this pass, missing grains included */
 };
 
 void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first, int64_t *ret_n,
@@ -197,8 +197,8 @@ int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err)
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
 }
 
-/* Waits for LANE_COMPUTE. Only this wait leaves a device idle, if no other work was put there. Copies of a save may
- * continue. */
+/* Waits for LANE_COMPUTE. Only this wait leaves a device idle, if no other work was put on the lane. Copies of a save
+ * may continue. */
 static int wait_for_compute(Update *update, Error *err)
 {
     Device *device = update->state->device;

@@ -39,7 +39,7 @@ typedef struct UpdateResult {
     bool redone; /* the step was computed twice */
 } UpdateResult;
 
-/* bulk: a comm for sums and weights, which a separate thread uses; NULL: they use comm. */
+/* bulk: a comm for sums and weights, which a separate thread uses; NULL: sums and weights use comm. */
 int update_new(TrainState *state, Comm *comm, Comm *bulk, const Job *job, Update **ret, Error *err);
 Update *update_free(Update *update);
 DEFINE_CLEANUP(Update, update_free)

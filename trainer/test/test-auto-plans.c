@@ -95,8 +95,8 @@ static void begin_rank(int i, const RanksLife *life, const char *text, const cha
                 life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
 }
 
-/* Waits until all ranks are ready, and sends `go`. Returns false if rank 0 has ended; then the caller kills the
- * others. */
+/* Waits until all ranks are ready, and sends `go`. Returns false if rank 0 has ended; then the caller kills the other
+ * ranks. */
 static bool go(RanksLife *life)
 {
     ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
@@ -327,7 +327,7 @@ static void a_store_that_fails_costs_a_start(void **unused)
     assert_int_equal(rank_end(&ranks[0]), EXIT_DONE);
 
     life = (RanksLife){.generation = 1, .size = 1};
-    begin_rank(0, &life, nowhere, NULL); /* an error that no later start mends */
+    begin_rank(0, &life, nowhere, NULL); /* no later start can succeed after this error */
     expect_error(0, EXIT_NEVER_RETRY, "Not a directory");
 }
 
@@ -492,7 +492,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_null(strstr(same_manifest, "plan_changes"));
     assert_true(hash_equal(adopted(keeps, &from, 1, true, &saved), sets[0].digest));
 
-    /* The same in the folder of the manifest itself, which the new job takes over. */
+    /* The same is true if the new job saves into the folder of the manifest, and so takes it over. */
     _cleanup_free_ char *own = job_with("first", one);
     ranks_submission = "fedcba9876543210fedcba9876543210";
     assert_true(hash_equal(adopted(own, &from, 2, true, &saved), changed));
@@ -558,7 +558,7 @@ static void a_checkpoints_set_is_taken_out(void **unused)
                      EXIT_NEVER_RETRY);
 }
 
-/* Everything else in the numerics must be equal. */
+/* If the plans differ, everything else in the numerics must be equal. */
 static void other_numerics_are_refused_all_the_same(void **unused)
 {
     (void)unused;

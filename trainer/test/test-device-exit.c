@@ -34,8 +34,7 @@ static void each_error_has_its_price(void **unused)
         assert_int_equal(device_exit_code(cases[i].r), cases[i].code);
 }
 
-/* The daemon reports a death by that signal in the same way, whether or not it has received the rank's error
- * message. */
+/* The daemon reports a death by SIGABRT in the same way, whether or not it has received the rank's error message. */
 static void aborted_is_the_signal(void **unused)
 {
     (void)unused;

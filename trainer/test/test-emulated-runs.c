@@ -122,7 +122,7 @@ static void a_kernel_that_traps_ends_the_rank(void **state)
         {"emulated.kernel=eio@4000", EXIT_DEVICE_FAULT},
     };
     if (getenv("SDTRAIN_RUNS_MODULE"))
-        skip(); /* the fault point is the emulator's */
+        skip(); /* only the emulator has this fault point */
     _cleanup_free_ char *text = job("fp32", "trapped", 0);
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         bool ready = false;
@@ -152,7 +152,7 @@ static void too_little_memory_says_what_needs_less(void **state)
     (void)state;
     static const char *const faults[] = {"emulated.allocate=enomem", "emulated.allocate=enomem@20"};
     if (getenv("SDTRAIN_RUNS_MODULE"))
-        skip(); /* the fault point is the emulator's */
+        skip(); /* only the emulator has this fault point */
     _cleanup_free_ char *text = job("fp32", "small", 0);
     for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
         rank_start(&ranks[0], faults[i]);

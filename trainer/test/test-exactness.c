@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-exactness.c - one job in bf16 has one digest with the libraries' kernels, and one with the project's own, in all
- * cases: worlds of 1, 2 and 4 ranks on one GPU, whose sums go through the hosts' memory, ZeRO 0 to 2, a restore into
- * another world, ranks killed at five fault points, and memory at other addresses.
+/* test-exactness.c - one job in bf16 has one digest with the libraries' kernels, and one digest with the project's own
+ * kernels, in all cases: worlds of 1, 2 and 4 ranks on one GPU, whose sums go through the hosts' memory, ZeRO 0 to 2, a
+ * restore into another world, ranks killed at five fault points, and memory at other addresses.
  *
  * Each case prints a line of JSON. Without SDTRAIN_EXACT=all only a few cases run, as CI has time for on the emulator.
  * SDTRAIN_RUNS_MODULE and SDTRAIN_RUNS_GPU name another module and GPU, SDTRAIN_EXACT_KINDS="own" leaves out the

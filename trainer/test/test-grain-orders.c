@@ -16,7 +16,7 @@ enum { LATENTS = 4 * 8 * 8, TEXT = 7 * 16, GRAINS = 5 };
 static TestingJob files;
 
 typedef struct Grains {
-    uint64_t hashes[GRAINS]; /* of gradients and loss */
+    uint64_t hashes[GRAINS]; /* hashes of the gradients and the loss of each grain */
 } Grains;
 
 typedef struct Bench {

@@ -172,7 +172,7 @@ static void timesteps_are_uniform(void **unused)
         assert_in_range(t, 0, BINS - 1);
         count[t]++;
     }
-    for (int i = 0; i < BINS; i++) /* five standard deviations */
+    for (int i = 0; i < BINS; i++) /* the bound is five standard deviations */
         assert_in_range(count[i], DRAWS / BINS - 475, DRAWS / BINS + 475);
 }
 
@@ -198,7 +198,7 @@ static void gradients_are_a_function_of_the_sample(void **unused)
     assert_int_equal(dataset_read(b.dataset, first, latents, text, NULL, &err), 0);
     assert_int_equal(dataset_read(b.dataset, second, NULL, other, NULL, &err), 0);
 
-    /* a position whose caption is kept, and one whose caption is dropped */
+    /* a position whose caption is kept, and a position whose caption is dropped */
     int64_t kept = 0, dropped = 0;
     while (draw_caption_drop(b.job->train.seed, kept, 0.5))
         kept++;
@@ -243,7 +243,7 @@ static void samples_of_a_grain_are_apart(void **unused)
     float latents[GRAIN][LATENTS], text[GRAIN][TEXT];
     Error err = ERROR_INIT;
     double mean = 0;
-    /* the captions of first and first + 2 are kept, the one between them is dropped */
+    /* the captions of first and first + 2 are kept, the caption between them is dropped */
     int64_t first = 0;
     while (draw_caption_drop(alone.job->train.seed, first, 0.5) ||
            !draw_caption_drop(alone.job->train.seed, first + 1, 0.5) ||
@@ -270,7 +270,7 @@ static void samples_of_a_grain_are_apart(void **unused)
     bench_close(&together);
 }
 
-/* There is no wait between the grains, and the loader's memory is reused when a call returns. */
+/* There is no wait between the grains, and the loader's memory is reused when grain_work_submit() returns. */
 static void grains_under_way_do_not_disturb_each_other(void **unused)
 {
     (void)unused;
@@ -365,7 +365,8 @@ static void assert_same_bytes(const Bench *b, const void *x, const void *y, size
     free(wanted);
 }
 
-/* Adds two grains to a sink: by the tape, and as plain gradients that are counted afterwards. Both must be equal. */
+/* Adds two grains to a sink: by the tape, and as plain gradients that are counted afterwards. The two sums must be
+ * equal. */
 static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const int32_t *exponents)
 {
     Bowl found = bowl_open(b, kind, bits, exponents), wanted = bowl_open(b, kind, bits, exponents);

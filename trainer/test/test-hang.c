@@ -163,7 +163,7 @@ static void a_saves_copy_that_hangs_is_the_devices(void **unused)
     (void)unused;
     static const struct {
         const char *name;
-        int every, step; /* step: the last one reported */
+        int every, step; /* step: the newest step that is reported */
         const char *text;
     } cases[] = {
         {"copies", 4, 5, "computing a grain: "},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-host.c - a daemon's messages reach the training thread, whatever their order; a daemon that sends nothing lets
- * the dead-man timer kill the rank; without a daemon the link acts as the daemon. */
+/* test-host.c - a daemon's messages reach the training thread, whatever their order; if a daemon sends nothing, the
+ * dead-man timer kills the rank; without a daemon the link acts as the daemon. */
 #include "trainer/link/daemon-link.h"
 
 #include "base/clock.h"
@@ -81,7 +81,7 @@ static void assign(uint64_t alive_usec)
     assert_int_equal(hello.pid, getpid());
 }
 
-/* When it returns, the link has handled all earlier messages. */
+/* When this function returns, the link has handled all earlier messages. */
 static void settle(int64_t step)
 {
     Error err = ERROR_INIT;
@@ -171,7 +171,8 @@ static void stages_are_coalesced(void **unused)
     const uint64_t began = clock_boottime_usec();
     for (int64_t i = 1; i <= STAGES; i++)
         daemon_link_stage(the_link, i, STAGE_COMPUTING);
-    the_link = daemon_link_free(the_link); /* sends the last stage, then closes */
+    /* this call sends the last stage, and then closes the channel */
+    the_link = daemon_link_free(the_link);
     const uint64_t took = clock_boottime_usec() - began;
     int64_t n = 0, last = 0;
     for (;;) {

@@ -84,8 +84,8 @@ static void expect_run(const char *text, int code, const char *says, const char 
     free(said);
 }
 
-/* Trains one rank until the step `until` is saved (-1: to the end). Returns its digest; ranks[0].saved is the newest
- * save. */
+/* Trains one rank until the step `until` is saved (-1: to the end). Returns the rank's digest; ranks[0].saved is the
+ * newest save. */
 static Hash train(const char *text, int64_t generation, const ChannelMessage *resume, int64_t until)
 {
     Rank *rank = &ranks[0];
@@ -171,8 +171,8 @@ static void a_set_is_made(void **unused)
 }
 
 /* The fake libraries report these times of their engines and algorithms, whatever the clock shows. The fastest
- * deterministic one is chosen, or one that needs less workspace and is hardly slower. Engine 2, and id 1 with split
- * products, need a workspace. */
+ * deterministic algorithm is chosen, or an algorithm that needs less workspace and is hardly slower. Engine 2, and id 1
+ * with split products, need a workspace. */
 static void the_fastest_is_taken(void **unused)
 {
     (void)unused;
@@ -302,7 +302,7 @@ static void a_set_that_cannot_be_kept_is_refused(void **unused)
     free(said);
 }
 
-/* A job that continues does not need the set of train.plans: the file is removed before. */
+/* A job that continues does not need the set of train.plans: the set's file is removed before the job continues. */
 static void a_job_goes_on_with_the_set_it_began_with(void **unused)
 {
     (void)unused;

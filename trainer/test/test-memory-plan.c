@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-memory-plan.c - the plan counts the copy that a save makes, in each case in which a save makes one. */
+/* test-memory-plan.c - the plan counts the copy that a save makes, in each case in which a save makes a copy. */
 #include "base/test/testing.h"
 #include "data/dataset.h"
 #include "store/store.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-plan-set.c - the plan set of a submission (train.plans "auto") if ranks of two worlds put it at the same time,
- * with an atomic put-if-absent and without one. There are no libraries, so the set is a plain one. */
+ * with an atomic put-if-absent and without one. There are no libraries, so the set is plain. */
 #include "trainer/session/plan-set.h"
 
 #include "base/fault.h"
@@ -67,7 +67,7 @@ static void a_set_put_before_wins(_unused_ void **state)
 }
 
 /* Both ranks have found no set, and the later put remains: the rank 0 that has put the earlier set takes the later
- * one. */
+ * set. */
 static void the_later_of_two_puts_wins_where_both_are_done(_unused_ void **state)
 {
     expect_taken(false, "plans.put", THEIRS, THEIRS);

@@ -85,7 +85,7 @@ static void expect_refusal(const char *text, const ChannelMessage *resume, int c
 
 /* ---- cases ---- */
 
-/* Without the checkpoint's plans the second life would choose b. */
+/* Without the checkpoint's plans the second life would choose the algorithm b. */
 static void it_goes_on_with_the_plans_it_began_with(void **unused)
 {
     (void)unused;
@@ -191,7 +191,8 @@ static void ranks_of_two_jobs_tell_the_key(void **unused)
     assert_int_equal(rank_end(&ranks[1]), EXIT_NEVER_RETRY);
 }
 
-/* The leader then goes back to the checkpoint before. */
+/* If the object with a checkpoint's plans is damaged or missing, the rank reports corrupt data; the leader then goes
+ * back to the checkpoint before. */
 static void a_bad_object_is_the_checkpoints_fault(void **unused)
 {
     (void)unused;

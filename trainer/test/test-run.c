@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: which messages it sends when, and its
- * exit codes. */
+/* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: which messages sdtrainer sends when,
+ * and its exit codes. */
 #include "trainer/run.h"
 
 #include "base/file.h"
@@ -95,7 +95,7 @@ static void a_whole_life(void **unused)
     Rank *rank = &ranks[0];
     start_alone(files.text, 1, NULL);
     ChannelMessage saved = rank_expect(rank, CHANNEL_SAVED);
-    /* before the first step, which waits for the daemon's answer */
+    /* this save comes before the first step, which waits for the daemon's answer */
     assert_int_equal(saved.step, 0);
     assert_int_equal(rank->step, 0);
     rank_commit(rank, 1);
@@ -117,7 +117,7 @@ static void leaves_when_told_and_goes_on(void **unused)
     _cleanup_free_ char *text = testing_job_text(&files, "leave", "");
     start_alone(text, 1, NULL);
     (void)rank_expect(rank, CHANNEL_SAVED);
-    /* sent before the first step */
+    /* this message is sent before the first step */
     rank_say(rank, (ChannelMessage){.type = CHANNEL_STOP, .generation = 1});
     rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
@@ -184,7 +184,8 @@ static void counts_how_long_training_waits_for_saves(void **unused)
         if (n_kept == 0)
             assert_true(m.saving_sec == 0);
         assert_true(m.saving_sec >= (double)n_kept * HELD_MSEC / 1000);
-        if ((m.step - 1) % EVERY != 0) /* no save was waited for since */
+        /* training has not waited for a save since the step before */
+        if ((m.step - 1) % EVERY != 0)
             assert_true(m.saving_sec - before < HELD_MSEC / 1000.0);
         before = m.saving_sec;
     }
@@ -192,7 +193,7 @@ static void counts_how_long_training_waits_for_saves(void **unused)
     assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
-/* A failed save is reported with each step, and the next save comes before it is due. */
+/* A failed save is reported with each step, and the next save does not wait for the step at which a save is due. */
 static void catches_up_after_a_failed_save(void **unused)
 {
     (void)unused;
@@ -351,8 +352,8 @@ static void poison(const char *name, int of, const char *fault, const char *grai
 static void what_is_not_finite_stops_all_alike(void **unused)
 {
     (void)unused;
-    /* Visits of the fault point: one grain per step on the first rank, two on the last, and step 1 twice. So step 4
-     * fails. */
+    /* The first rank visits the fault point once per step, the last rank twice per step; step 1 is computed twice. So
+     * the 9th visit of the last rank and the 5th visit of the first rank are in step 4. */
     poison("poisoned", 2, "loop.nan=eio@9,device.broken=eio@*", "grain 2");
     poison("poisoned-first", 0, "loop.nan=eio@5,device.broken=eio@*", "grain 0");
 }

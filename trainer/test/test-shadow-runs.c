@@ -107,7 +107,7 @@ static bool survives(uint64_t seed, const char *drop)
     return same;
 }
 
-/* If a program forgets to wait, its results show it. */
+/* If a program forgets a wait, its results show the error. */
 static void forgotten_waits_are_found(void **state)
 {
     (void)state;

@@ -54,7 +54,8 @@ void rank_start(Rank *rank, const char *fault)
         if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0 ||
             (fault && setenv("SDTRAIN_FAULT", fault, 1) < 0))
             _exit(126);
-        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* needed if the socket is descriptor 3 already */
+        /* if the socket is descriptor 3 already, execl() would otherwise close it */
+        (void)fcntl(CHANNEL_FD, F_SETFD, 0);
         (void)execl(path, path, "run", (char *)NULL);
         _exit(127);
     }

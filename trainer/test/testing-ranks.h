@@ -19,7 +19,7 @@ typedef struct Rank {
     ChannelMessage saved; /* newest `saved` message */
     int64_t step;         /* newest reported step */
     ChannelMessage told;  /* newest `step` message */
-    ChannelMessage error; /* its error message, if it sent one */
+    ChannelMessage error; /* the rank's error message, if it has sent an error */
 } Rank;
 
 extern Rank ranks[RANKS_MAX];

@@ -65,8 +65,8 @@ static void add_network(Fixture *f, const char *prefix)
             f->network->items[i].dims);
 }
 
-/* Opens a file that is as long as its header says. dtype replaces each F32 of the header and must be as long; NULL
- * keeps F32. */
+/* Opens a file that is as long as its header says. dtype replaces each F32 of the header, and has three characters;
+ * NULL keeps F32. */
 static void open_file(Fixture *f, const char *dtype)
 {
     size_t n;

@@ -160,7 +160,7 @@ int reader_next(Reader *r, ReaderPiece *ret, Error *err)
         return 0;
 
     ReaderSlot *slot = slot_at(r, 0);
-    r->taken = true; /* the read has ended after this call, also if it fails */
+    r->taken = true; /* the call below ends the read, whether or not the call fails */
     *ret = slot->piece;
     int q = slot->local ? checkpoint_local_read(r->local, slot->read.key, slot->read.offset,
                                                 slot->read.n_bytes, slot->buffer, err)

@@ -24,7 +24,7 @@ extern size_t reader_piece_bytes;
 typedef struct ReaderRange {
     char key[READER_KEY_MAX];
     uint64_t offset, n_bytes; /* of the object; at least one byte */
-    /* Read from the local copy; the caller may change this before it rewinds to this range. */
+    /* The range is read from the local copy. The caller may change this field before it rewinds to the range. */
     bool local;
 } ReaderRange;
 

@@ -35,7 +35,8 @@ typedef struct Restore {
     const ParameterList *parameters;
     TrainState *state; /* NULL: only weights */
     RestoreTarget weights;
-    bool device_failed;              /* an error of the device, not of the bytes that were read */
+    /* the restore has failed by an error of the device, not because of the bytes that were read */
+    bool device_failed;
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
     char *text;                      /* buffer for the only PART_TEXT; NULL: texts are not kept */
@@ -252,7 +253,7 @@ static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
 }
 
 /* Counts a failure of the part. Returns whether the store has given the same wrong bytes often enough, or different
- * ones too often. */
+ * wrong bytes too often. */
 static bool is_final(Restore *rs, size_t part)
 {
     const bool again = rs->all_tries > 0 && rs->failed_part == part;

@@ -133,7 +133,7 @@ static void bench_close(Bench *b)
 
 /* ---- save ---- */
 
-/* Puts as many bytes as a save, in objects as large as its moments. Returns MiB/s. */
+/* Puts as many bytes as a save, in objects as large as a save's objects of moments. Returns MiB/s. */
 static double put_raw(Bench *b)
 {
     Error err = ERROR_INIT;
@@ -164,7 +164,7 @@ static double put_raw(Bench *b)
     return mib_per_sec;
 }
 
-/* Keeps one core busy like a grain. */
+/* Keeps one core busy, as the computation of a grain does. */
 static void compute(void)
 {
     static char block[1 << 16];
@@ -195,7 +195,7 @@ static Manifest *measure_saves(Bench *b)
     world_check(r == 0, "%s", err.text);
     for (int i = 0; i < b->rounds; i++) {
         CheckpointResult result;
-        /* also waits for the removal of old checkpoints, as a save would */
+        /* this loop also waits for the removal of old checkpoints, as a save would */
         while (checkpoint_busy(writer))
             (void)usleep(1000);
         b->saved->scalars.step = i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-reports.c - any bytes as the messages of the other rank of a world during a save: the save fails with a text, or
- * writes a manifest that can be parsed. The first byte selects which rank this one is. */
+ * writes a manifest that can be parsed. The first byte selects which rank this process is. */
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 #include "trainer/checkpoint/writer.h"

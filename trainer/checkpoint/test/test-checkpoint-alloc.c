@@ -116,7 +116,7 @@ static AllocLife life_of_save(unsigned n, _unused_ void *arg)
 
     good = whole_step(first.uri) == 1 && all_whole(s.store) &&
            (!written || whole_step(second.uri) == 2);
-    close_saves(&s); /* retention has ended afterwards */
+    close_saves(&s); /* when this call returns, retention has ended */
     good = good && whole_step(first.uri) == 1 && (!written || whole_step(second.uri) == 2);
     return !good ? ALLOC_WRONG : written ? ALLOC_WHOLE : ALLOC_FAILED;
 }
@@ -132,7 +132,7 @@ static AllocLife life_of_restore(unsigned n, void *arg)
     if (r == 0)
         r = checkpoint_restore(store, NULL, m, state, &err);
     (void)alloc_struck();
-    /* A checkpoint that cannot be verified is struck out. This must not happen because of a lack of memory. */
+    /* A checkpoint that cannot be verified is invalidated. This must not happen because of a lack of memory. */
     if (r < 0) {
         if (r == -ENOMEM && err.text[0])
             return ALLOC_FAILED;
@@ -165,7 +165,7 @@ static void a_restore_without_memory_blames_no_checkpoint(_unused_ void **state)
 int main(void)
 {
     log_set_level(LOG_LEVEL_ERROR);
-    /* in memory if possible: there are hundreds of lives, and a power failure is not tested */
+    /* the folder is in memory if possible: there are hundreds of lives, and a power failure is not tested */
     (void)snprintf(folder, sizeof(folder), "%s/sdtrain-alloc.%d",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
     assert(mkdir(folder, 0700) == 0);
@@ -176,6 +176,7 @@ int main(void)
     };
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* an error is ignored */
+    /* a folder that remains is not a failure of the test */
+    (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS);
     return r;
 }

@@ -203,14 +203,14 @@ static void test_lost_metrics(void **state)
     assert_int_equal(publish(&l, m), 5);
     assert_text(&l, "metrics.jsonl", third);
 
-    /* One segment exists again: the published file is replaced by one with its lines, too. */
+    /* One segment exists again: the published file is replaced by a file that also has the lines of this segment. */
     put_text(&l, m->segments[1].key, kept);
     assert_int_equal(publish(&l, m), 3);
     char both[1024];
     (void)snprintf(both, sizeof(both), "%s%s", kept, third);
     assert_text(&l, "metrics.jsonl", both);
 
-    /* The gap is reported after the next commit, and the next step continues from the list. */
+    /* The gap is also reported by a new writer that continues from the newest commit. */
     last = life_commit(&l, 10, 10);
     l.writer = checkpoint_writer_free(l.writer);
     l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
@@ -226,7 +226,7 @@ static void test_lost_metrics(void **state)
     life_end(&l);
 }
 
-/* Puts a file in place of the metrics folder, or undoes this. */
+/* hide: puts a file in place of the metrics folder; otherwise puts the folder back. */
 static void hide_metrics(const Life *l, bool hide)
 {
     char here[128], away[128];
@@ -256,14 +256,15 @@ static void test_refused_metrics(void **state)
         (void)usleep(1000);
     MetricsGap gap;
     checkpoint_gap(l.writer, &gap);
-    assert_int_equal(gap.n_steps, 0); /* the metrics wait */
+    /* the metrics are not lost: they wait until the store accepts them */
+    assert_int_equal(gap.n_steps, 0);
     int64_t n_missed;
     assert_int_equal(checkpoint_put_missed(l.writer, &n_missed, &err), -ENOTDIR);
     assert_int_equal(n_missed, 20);
     remove_object(&l, "metrics");
     last = life_commit(&l, 21, 21);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
-    /* 16 segments were merged into one, with their lines */
+    /* 16 segments were merged into one segment, which has all their lines */
     assert_int_equal(m->n_segments, 21 - 15);
     assert_int_equal(publish(&l, m), 0);
     _cleanup_free_ char *all = testing_metrics(1, 1, 21);
@@ -272,7 +273,8 @@ static void test_refused_metrics(void **state)
 
     /* Metrics are refused once, and still wait when there are enough segments for a merge: then the merge waits,
      * too. */
-    while (checkpoint_busy(l.writer)) /* the writer's thread reads what fault_open() writes */
+    /* wait, since the writer's thread reads what fault_open() writes */
+    while (checkpoint_busy(l.writer))
         (void)usleep(1000);
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@*", 1); /* cannot fail for a valid name */
     assert_int_equal(fault_open(&err), 0);
@@ -285,7 +287,8 @@ static void test_refused_metrics(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *waits = life_manifest(&l, &last);
     assert_int_equal(waits->n_segments, m->n_segments + 13);
-    while (checkpoint_busy(l.writer)) /* the writer's thread reads what fault_open() writes */
+    /* wait, since the writer's thread reads what fault_open() writes */
+    while (checkpoint_busy(l.writer))
         (void)usleep(1000);
     /* cannot fail for a valid name */
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@100000", 1);
@@ -320,9 +323,9 @@ static void test_published_before(void **state)
     CheckpointResult five = life_commit(&l, 5, 4);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &five);
     _cleanup_free_ char *all = testing_metrics(1, 1, 5);
-    assert_int_equal(publish(&l, m), 0); /* as after --resume with more steps */
+    assert_int_equal(publish(&l, m), 0); /* this happens after --resume with more steps */
     assert_text(&l, "metrics.jsonl", all);
-    assert_int_equal(publish(&l, short_one), 0); /* as after --resume with fewer steps */
+    assert_int_equal(publish(&l, short_one), 0); /* this happens after --resume with fewer steps */
     assert_text(&l, "metrics.jsonl", all);
 
     /* The published file fills a gap. */
@@ -395,7 +398,7 @@ static void test_a_million_saves(void **state)
 static void test_merged_metrics(void **state)
 {
     Life l;
-    life_begin(&l, *state, 1); /* keep_last 2, keep_every 100 */
+    life_begin(&l, *state, 1); /* the writer has keep_last 2 and keep_every 100 */
     CheckpointResult hundred = {0}, last = {0};
     for (int64_t step = 1; step <= 300; step++) {
         last = life_commit(&l, step, step);
@@ -415,7 +418,7 @@ static void test_merged_metrics(void **state)
             n_shared += strcmp(old->segments[i].key, m->segments[k].key) == 0;
     assert_int_equal(n_shared, 0);
     _cleanup_free_ char *to_100 = testing_metrics(1, 1, 100), *to_300 = testing_metrics(1, 1, 300);
-    assert_int_equal(publish(&l, old), 0); /* every segment that it lists exists */
+    assert_int_equal(publish(&l, old), 0); /* every segment that the old manifest lists exists */
     assert_text(&l, "metrics.jsonl", to_100);
     assert_int_equal(publish(&l, m), 0);
     assert_text(&l, "metrics.jsonl", to_300);
@@ -476,7 +479,7 @@ static void test_bad_metrics(void **state)
 static void test_keep(void **state)
 {
     Life l;
-    life_begin(&l, *state, 1); /* keep_last 2, keep_every 100 */
+    life_begin(&l, *state, 1); /* the writer has keep_last 2 and keep_every 100 */
     static const int64_t steps[] = {0, 99, 100, 101, 102, 200, 201, 202, 203};
     for (size_t i = 0; i < ELEMENTSOF(steps); i++)
         (void)life_commit(&l, steps[i], i ? steps[i - 1] + 1 : 1);
@@ -516,8 +519,8 @@ static void test_orphans(void **state)
     life_end(&l);
 }
 
-/* The record of the commits is lost or old: a job begins at step 0 or at an old step, beside committed checkpoints.
- * None of these is removed before a commit has reached its step. */
+/* The record of the commits is lost or old: a job begins at step 0 or at an old step, beside committed checkpoints. No
+ * committed checkpoint is removed before a commit has reached its step. */
 static void test_lost_record(void **state)
 {
     Life l;
@@ -534,7 +537,7 @@ static void test_lost_record(void **state)
     assert_int_equal(count_objects(&l, "metrics/"), 4); /* all segments that step 40 lists */
 
     l.writer = testing_writer(&fixture, l.store, l.comm, 3, 0);
-    /* step 30 is passed: the keep rules do not keep it, and it is not of this history */
+    /* the new commit passes step 30: the keep rules do not keep step 30, and step 30 is not of this history */
     (void)life_commit(&l, 35, 1);
     assert_kept(&l, "40.1 35.3 0.2");
     l.writer = testing_writer(&fixture, l.store, l.comm, 4, 0);
@@ -562,7 +565,7 @@ static void test_newer_generation(void **state)
     life_end(&l);
 }
 
-/* The newest two whole checkpoints are kept: a damaged one does not count. */
+/* The newest two whole checkpoints are kept: a damaged checkpoint does not count. */
 static void test_damaged_do_not_count(void **state)
 {
     Error err = ERROR_INIT;

@@ -225,7 +225,7 @@ static void test_damage(void **unused)
             char path[256];
             path_of(&n, o, path);
             if (is_ema && access(path, F_OK) < 0)
-                continue; /* dropped in an earlier case */
+                continue; /* the copy was dropped in an earlier case */
             damage(path, how, (size_t)(o->n_bytes * (i % 10) / 10));
             const size_t reads = restore(&n, 2);
             if (reads == 0)
@@ -285,8 +285,8 @@ static void test_newest_stay(void **unused)
     }
 }
 
-/* A new generation keeps the copies of the checkpoint that it continues from and of the one before, whether or not it
- * can save. */
+/* A new generation keeps the copies of the checkpoint that it continues from and of the checkpoint before, whether or
+ * not it can save. */
 static void test_tidy(void **unused)
 {
     (void)unused;
@@ -382,7 +382,7 @@ static void test_bad_device(void **unused)
 {
     (void)unused;
     if (!getenv("SDTRAIN_TEST_DEVICE"))
-        skip(); /* a CPU has no such fault */
+        skip(); /* only the shadow device has this fault point */
     const SaveCase *c = run_saves(2, (SaveCase){.n_saves = 1, .local_bytes = MANY_BYTES});
     World world = {.size = 1, .run = restore_on_bad_device, .arg = (void *)&c->results[0]};
     look_at_local();

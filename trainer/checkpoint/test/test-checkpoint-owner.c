@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-owner.c - two writers use one folder, in many ways: either one of them is refused and the error names
+/* test-checkpoint-owner.c - two writers use one folder, in many ways: either one writer is refused and the error names
  * the owner, or both histories stay whole. Also tests which objects a writer never removes. */
 #include "trainer/checkpoint/owner.h"
 
@@ -100,7 +100,7 @@ static Life begin_by(const char *submission, int64_t generation, const char *act
                     (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = act});
 }
 
-/* Begins a job that has another job identity than the others. */
+/* Begins a job that has another job identity than the other jobs of this test. */
 static Life begin_other(const char *submission, OwnerTakes takes)
 {
     Error err = ERROR_INIT;
@@ -158,7 +158,7 @@ static CheckpointResult save(Life *l, int64_t step)
 static void idle(Life *l)
 {
     while (checkpoint_busy(l->writer))
-        (void)usleep(1000); /* an early return only repeats the check */
+        (void)usleep(1000); /* if usleep() returns early, the check is only repeated earlier */
 }
 
 /* Saves and commits, and waits until retention has ended. */
@@ -327,7 +327,7 @@ static void test_taken_over(void **unused)
 }
 
 /* `job recover` takes the folder over once: later generations of its job own the folder. If another job takes it over
- * later, no world of the first job takes it back by the same request. Another `job recover` does. */
+ * later, no world of the first job takes it back by the same request. Another `job recover` takes it back. */
 static void test_recover_takes_over_once(void **unused)
 {
     (void)unused;
@@ -362,8 +362,7 @@ static void test_recover_takes_over_once(void **unused)
 }
 
 /* If nothing else shows whether a run is over, the run records this at its end: then the next run needs no operator. An
- * operator is still needed after a run that was killed, if another run's record is there, and for a job of a
- * cluster. */
+ * operator is still needed after a run that was killed, if the record is another run's, and for a job of a cluster. */
 static void test_run_that_has_closed(void **unused)
 {
     (void)unused;
@@ -444,7 +443,7 @@ static void claim_by_three(void)
     end(&c);
 }
 
-/* Both writers saw an empty folder: the second one to put its claim is refused. */
+/* Both writers saw an empty folder: the second writer to put a claim is refused. */
 static void test_race(void **unused)
 {
     (void)unused;
@@ -464,8 +463,8 @@ static void third_claims(void)
     (void)commit(&third, 10);
 }
 
-/* The same race on a server that overwrites existing objects: the later put remains, and the earlier writer finds it at
- * its next check. The checkpoint that the earlier writer wrote before stays whole. */
+/* The same race on a server that overwrites existing objects: the later put remains, and the earlier writer notices
+ * this at its next check. The checkpoint that the earlier writer wrote before stays whole. */
 static void test_race_without_if_absent(void **unused)
 {
     (void)unused;
@@ -513,11 +512,11 @@ static void test_runs(void **unused)
     (void)unused;
     Life a = begin_at(folder, one, 1, OWNER_TAKES_ALONE, true);
     CheckpointResult ten = commit(&a, 10);
-    /* as on s3://, which has no locks */
+    /* as on s3://, where no lock shows that a run has ended */
     Life s3 = begin_at(folder, two, 2, OWNER_TAKES_NONE, true);
     refused(&s3, "sdtrainer run of job job-1");
     end(&s3);
-    /* the first run's lock was free */
+    /* as if the first run's lock were free */
     Life next = begin_at(folder, two, 2, OWNER_TAKES_ALONE, true);
     resume(&next, &ten);
     assert_int_equal(claim(&next), 2);
@@ -566,7 +565,8 @@ static void test_damaged_owner(void **unused)
     a = begin(one, 2, OWNER_TAKES_NONE);
     refused(&a, "cannot be read"); /* nothing shows that the folder is this job's */
     resume(&a, &ten);
-    assert_int_equal(claim(&a), 1); /* the job's own checkpoint shows it */
+    /* the job's own checkpoint shows that the folder is the job's */
+    assert_int_equal(claim(&a), 1);
     (void)commit(&a, 20);
     end(&a);
     write_file("owner/lock", "");
@@ -630,7 +630,8 @@ int __wrap_unlink(const char *path)
         synced = false;
     } else if (strstr(path, "/step-") && !strstr(path, ".put-")) {
         n_unlinked_objects++;
-        n_unsynced += !synced; /* in the writer's thread, not the test's */
+        /* the test checks this count: an assertion must not fail in the writer's thread */
+        n_unsynced += !synced;
     }
     return __real_unlink(path);
 }

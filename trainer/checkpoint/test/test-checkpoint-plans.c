@@ -185,7 +185,7 @@ static void a_bad_record_is_refused(void **unused)
     (void)unused;
     static const char a_hash[] = "\"xxh3_128\":\"00000000000000000000000000000000\"";
     static const struct {
-        const char *record, *says; /* hash: a_hash follows the record */
+        const char *record, *says; /* hash: the test appends a_hash and "}" to the record */
         bool hash;
     } cases[] = {
         {"[1]", "plans", false},
@@ -216,7 +216,7 @@ static void a_bad_record_is_refused(void **unused)
             json_t *value = json_loads(record, JSON_DECODE_ANY, NULL);
             assert_non_null(value);
             assert_int_equal(json_object_set_new(root, "plans", value), 0);
-            /* among the objects, where the record is not allowed */
+            /* the record is put among the objects, where it is not allowed */
         } else if (i == ELEMENTSOF(cases)) {
             json_t *o = json_deep_copy(json_object_get(root, "plans"));
             assert_int_equal(json_object_set_new(o, "kind", json_string("plans")), 0);
@@ -233,7 +233,7 @@ static void a_bad_record_is_refused(void **unused)
     saved_close(&s);
 }
 
-/* sdtrainer run and sdctl job recover search for checkpoints in this way. */
+/* sdtrainer run and sdctl job recover find a checkpoint by this search. */
 static void a_search_passes_over_one_without_its_plans(void **unused)
 {
     (void)unused;

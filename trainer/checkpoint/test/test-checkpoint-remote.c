@@ -62,7 +62,7 @@ static void life_commit(Life *l)
 {
     checkpoint_settle(l->writer, true);
     while (checkpoint_busy(l->writer))
-        (void)usleep(1000); /* an early return only repeats the check */
+        (void)usleep(1000); /* if usleep() returns early, the check is only repeated earlier */
 }
 
 static Manifest *life_manifest(Life *l, const CheckpointResult *result)
@@ -138,7 +138,7 @@ static void test_wrong_bytes(void **unused)
                 continue;
             if (r != -EBADMSG || err.code != r || !strstr(err.text, kinds[i]))
                 fail_msg("%s: %d %s", kinds[i], r, err.text);
-            /* The tries of one object are bounded; each reads one piece. */
+            /* The tries of one object are bounded; each try reads one piece. */
             assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
     /* Bytes that differ from read to read do not mean that the checkpoint is bad, but the number of reads is
@@ -255,7 +255,7 @@ static void leave(const char *key)
     *slash = '\0';
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
-    if (slash[1]) /* the key is not only a folder */
+    if (slash[1]) /* the key is an object's, not a folder's */
         assert_int_equal(file_write(path, "x", 1, 0, &err), 0);
 }
 
@@ -266,7 +266,8 @@ static bool is_there(const char *key)
     return access(path, F_OK) == 0;
 }
 
-/* Temporary files of this and older generations are removed; those of newer generations and of others are kept. */
+/* Temporary files of this and older generations are removed; those of newer generations and of other writers are
+ * kept. */
 static void test_sweep(void **unused)
 {
     (void)unused;

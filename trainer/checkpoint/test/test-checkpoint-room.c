@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-checkpoint-room.c - a store that is full of this job's own old checkpoints: which ones are removed and kept when
- * a folder is claimed and when a save fails for lack of space, and the texts of the errors. */
+/* test-checkpoint-room.c - a store that is full of this job's own old checkpoints: which checkpoints are removed and
+ * kept when a folder is claimed and when a save fails for lack of space, and the texts of the errors. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -19,7 +19,7 @@ static Fixture fixture;
 
 /* ---- a store without space ---- */
 
-static int full; /* error of each object of a save; 0: none */
+static int full; /* the error with which each put of an object fails; 0: none fails */
 static uint64_t n_free = UINT64_C(1) << 40;
 
 int __real_fault(const char *point);
@@ -58,7 +58,8 @@ static Life life_begin(const char *uri, int64_t generation)
     Life l = {.generation = generation};
     assert_int_equal(store_open(uri, &l.store, &err), 0);
     assert_int_equal(comm_open_self(&l.comm, &err), 0);
-    l.writer = testing_writer(&fixture, l.store, l.comm, generation, 0); /* keep_last 2 */
+    /* the writer has keep_last 2 */
+    l.writer = testing_writer(&fixture, l.store, l.comm, generation, 0);
     l.state = testing_state(&fixture, 0, 0, 1, 0, false);
     return l;
 }
@@ -156,7 +157,7 @@ static void test_claim(void **state)
     life_end(&l);
 }
 
-/* A commit was never answered: its checkpoint is later than the one that the next generation continues from. */
+/* A commit was never answered: its checkpoint is later than the checkpoint that the next generation continues from. */
 static void test_claim_beside_a_commit_without_an_answer(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -177,8 +178,8 @@ static void test_claim_beside_a_commit_without_an_answer(void **state)
     life_end(&l);
 }
 
-/* A job that continues from no checkpoint of the folder removes nothing. Neither does a generation if a newer one has
- * written. */
+/* A job that continues from no checkpoint of the folder removes nothing. A generation removes nothing if a newer
+ * generation has written. */
 static void test_claim_of_others(void **state)
 {
     Life l = life_begin(*state, 1);

@@ -33,7 +33,7 @@ static void test_kill(void **unused)
     (void)unused;
     static const struct {
         const char *point;
-        int visit; /* a visit with objects of both kinds before or after it */
+        int visit; /* number of the visit at which the process is killed */
     } cases[] = {
         {"checkpoint.copied", 1},          {"checkpoint.object", 4},
         {"checkpoint.gathered", 2},        {"checkpoint.manifest.before", 2},

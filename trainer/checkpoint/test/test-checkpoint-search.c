@@ -200,7 +200,7 @@ static void test_says_what_it_cannot_judge(void **unused)
     atomic_store(&far->refuses, true);
     assert_int_equal(checkpoint_search_next(away, &m, &err), -EHOSTUNREACH);
     atomic_store(&far->refuses, false);
-    far_fault("manifest.json", 1, -EIO, 0); /* a bad sector */
+    far_fault("manifest.json", 1, -EIO, 0); /* simulates a bad sector */
     _cleanup_(checkpoint_search_freep) CheckpointSearch *sick = begin(&own);
     assert_int_equal(next(sick), 3);
 }

@@ -55,7 +55,8 @@ static int save_rank(World *world, Comm *comm, void *arg)
     _cleanup_(train_state_freep) TrainState *state =
         testing_state(&fixture, c->step, world->rank, world->size, c->zero_stage, c->ema_active);
     if (c->chunk_by_chunk)
-        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
+        /* this setting stays until the process ends, which runs no other case */
+        snapshot_ema_at_once_bytes = 0;
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
         testing_writer(&fixture, store, comm, 1, c->weight_file_bytes);
     writer->options.blocking = c->blocking;
@@ -172,7 +173,8 @@ static void check_same_objects(const SaveCase *a, const SaveCase *b)
     assert_true(hash_equal(manifest_digest(m), manifest_digest(n)));
 }
 
-/* A checkpoint that is written directly from the state has the same bytes as one that is written from copies. */
+/* A checkpoint that is written directly from the state has the same bytes as a checkpoint that is written from
+ * copies. */
 static void test_blocking(void **unused)
 {
     (void)unused;

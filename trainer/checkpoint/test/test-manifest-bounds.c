@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-manifest-bounds.c - a manifest that is larger than any that this program writes is refused before it is
+/* test-manifest-bounds.c - a manifest that is larger than any manifest that this program writes is refused before it is
  * parsed. */
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"

@@ -268,7 +268,7 @@ static int decide_beside(Verdict peer, UpdateVerdict *ret, Error *err)
     _cleanup_(comm_freep) Comm *comm = NULL;
     assert_int_equal(comm_open_played(0, 2, &play, &comm, err), 0);
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, STEP, 0, 2, 1, false);
-    /* borrows the state, so it is freed before the state */
+    /* the update borrows the state, so the update is freed before the state */
     _cleanup_(update_freep) Update *update = NULL;
     state->scalars.n_maxima = state->scalars.n_accepted = 0;
     assert_int_equal(update_new(state, comm, NULL, &job, &update, err), 0);

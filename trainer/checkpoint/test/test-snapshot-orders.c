@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-snapshot-orders.c - a save has the numbers of its step, and a restore replaces all earlier numbers, in each
- * order of a device's lanes. Data that are read before they were waited for would be those of another step. */
+ * order of a device's lanes. Data that are read before they were waited for would have the numbers of another step. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -15,7 +15,8 @@ enum { GENERATION = 1, SAVES = 2 };
 static char folder[] = "/tmp/test-snapshot-orders-XXXXXX";
 static Hash digests[SAVES + 2];
 
-/* Changes each number to that of another step, on the compute lane. Only that lane waits for the copies of a save. */
+/* Changes each number to the number of another step, on the compute lane. Only that lane waits for the copies of a
+ * save. */
 static void write_state(TrainState *state, const TrainState *next)
 {
     const size_t n_bytes = (size_t)state->layout.n_elements * sizeof(float);
@@ -78,7 +79,7 @@ static int save_and_restore(World *world, Comm *comm, _unused_ void *arg)
     _cleanup_(store_freep) Store *store = NULL;
     (void)snprintf(path, sizeof(path), "%s/store", folder);
     world_check(store_open(path, &store, &err) == 0, "%s", err.text);
-    /* made before the saves, since each upload waits for the device */
+    /* all states are made before the saves, since each upload waits for the device */
     TrainState *states[SAVES + 2];
     for (int64_t step = 1; step <= SAVES + 1; step++)
         states[step] = testing_state(&fixture, step, world->rank, world->size, 0, true);
@@ -124,6 +125,6 @@ int main(void)
         digests[step] = testing_digest(&fixture, step, true);
     fixture_close(&fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
+    (void)folder_remove(folder, NULL); /* a folder that remains is not a failure of the test */
     return failed;
 }

@@ -105,7 +105,8 @@ static int take(World *world, Comm *comm, void *arg)
     char path[128];
     Store *store;
     if (!c->at_once)
-        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
+        /* this setting stays until the process ends, which runs no other case */
+        snapshot_ema_at_once_bytes = 0;
     (void)snprintf(path, sizeof(path), "%s/store", folder);
     world_check(store_open(path, &store, &err) == 0, "%s", err.text);
     TrainState *state =
@@ -114,7 +115,7 @@ static int take(World *world, Comm *comm, void *arg)
     const Snapshot *s = &w->snapshot;
     w->options.blocking = c->blocking;
     world_check(s->ema_at_once == (c->at_once && world->size > 1), "at once");
-    for (int times = 0; times < 2; times++) { /* memory is allocated only once */
+    for (int times = 0; times < 2; times++) { /* the second time no memory may be allocated */
         const float *memory = s->parts[SNAPSHOT_EMA].memory;
         snapshot_take(w, state);
         world_check(snapshot_await(w, &err) == 0, "%s", err.text);
@@ -160,6 +161,6 @@ int main(void)
     fixture_open(FIXTURE_MEDIUM, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
+    (void)folder_remove(folder, NULL); /* a folder that remains is not a failure of the test */
     return failed;
 }

@@ -54,7 +54,8 @@ static void write_state(TrainState *state, int64_t step)
     device_copy(state->device, state->v, next->v, shard);
     device_copy(state->device, state->ema, next->ema, shard);
     int r = device_await(state->device, device_fence(state->device, LANE_COMPUTE),
-                         60 * USEC_PER_SEC, &err); /* `next` is freed below */
+                         /* the copies must have ended, since `next` is freed below */
+                         60 * USEC_PER_SEC, &err);
     world_check(r == 0, "%s", err.text);
     memcpy(state->scalars.maxima, next->scalars.maxima,
            state->parameters->n_items * MAXIMA_WINDOW * sizeof(uint32_t));
@@ -106,7 +107,8 @@ static int save_late(World *world, Comm *comm, void *arg)
 {
     const Case *c = arg;
     if (c->chunk_by_chunk)
-        snapshot_ema_at_once_bytes = 0; /* this process runs only this case */
+        /* this setting stays until the process ends, which runs no other case */
+        snapshot_ema_at_once_bytes = 0;
     _cleanup_(store_freep) Store *store = open_store();
     _cleanup_(train_state_freep) TrainState *state =
         testing_state(&fixture, 1, world->rank, world->size, c->zero_stage, c->ema);
@@ -143,7 +145,7 @@ static void late_copies_are_of_their_step(_unused_ void **state)
     run_late(3, (Case){.ema = true, .fault = SLOW});
 }
 
-/* Only one copy is late, each of them in turn: the wait must include every copy. */
+/* In each case only one copy is late, each copy in turn: the wait must include every copy. */
 static void one_late_copy_is_of_its_step(_unused_ void **state)
 {
     char fault[64];
@@ -248,7 +250,7 @@ static void failing_copies_fail_the_save_alone(_unused_ void **state)
     }
 }
 
-/* A CPU's stalled lane never ends, so nothing is freed there. The shadow device aborts if memory that it uses is
+/* A CPU's stalled lane never ends, so on a CPU nothing is freed. The shadow device aborts if memory that it uses is
  * released. */
 static int save_stalled(_unused_ World *world, Comm *comm, _unused_ void *arg)
 {
@@ -294,6 +296,6 @@ int main(void)
     fixture_open(FIXTURE_SMALL, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
+    (void)folder_remove(folder, NULL); /* a folder that remains is not a failure of the test */
     return failed;
 }

@@ -31,7 +31,7 @@ typedef struct LifeCase {
     int64_t generation;
     const char *point;     /* NULL: no fault */
     int visit, rank;       /* the visit and the rank at which the fault strikes */
-    bool refused;          /* its world has been replaced: none of its saves is committed */
+    bool refused;          /* the life's world has been replaced: none of its saves is committed */
     atomic_bool *restored; /* set when the state is restored; NULL: not set */
 } LifeCase;
 
@@ -117,7 +117,7 @@ static int life(World *world, Comm *comm, void *arg)
             continue;
         if (c->refused) {
             checkpoint_settle(writer, false);
-            return 0; /* like a trainer whose commit is refused */
+            return 0; /* a trainer whose commit is refused ends here, too */
         }
         write_record(result.uri);
         checkpoint_settle(writer, true);
@@ -230,7 +230,7 @@ static void check_tidy(int64_t last_step)
     for (size_t i = 0; i < checkpoints.n_objects; i++) {
         _cleanup_(manifest_freep) Manifest *m = NULL;
         assert_int_equal(manifest_read(store, checkpoints.objects[i].key, NULL, &m, &err), 0);
-        /* too few segments for a merge */
+        /* each segment is an object: there are too few segments for a merge */
         n_expected += m->n_objects + 1 + (i == 0 ? m->n_segments : 0);
         _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 0, 0, 1, 0, true);
         assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), 0);
@@ -332,16 +332,17 @@ void crash_two_generations(void)
     World worlds[] = {{.size = 1, .run = life, .arg = &old}, {.size = 1, .run = life, .arg = &new}};
     world_start(&worlds[0]);
     for (int i = 0; !atomic_load(restored) && i < LIFE_SEC * 1000; i++)
-        /* the new generation may retire the checkpoint that the old one restores */
+        /* the old generation must have restored its checkpoint, which the new generation may retire */
         (void)usleep(1000);
     world_start(&worlds[1]);
     int status;
-    /* may fail: the new generation may sweep while the old one writes */
+    /* the old generation may fail, since the new generation may sweep while the old one writes */
     (void)world_wait(&worlds[0], LIFE_SEC, &status);
     assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3));
     assert_int_equal(world_wait(&worlds[1], LIFE_SEC, NULL), 0);
     assert_int_equal(check_record(old.generation), 2 * SAVES);
-    run_undisturbed(1, 4); /* the old generation may have written after the new one had swept */
+    /* the old generation may have written after the new generation had swept */
+    run_undisturbed(1, 4);
     assert_int_equal(check_record(0), 3 * SAVES);
     check_tidy(3 * SAVES);
     end_case();
@@ -366,5 +367,5 @@ void crash_blocking(bool yes) { blocking = yes; }
 void crash_close(void)
 {
     fixture_close(&fixture);
-    (void)folder_remove(folder, NULL); /* a failed case leaves the folder */
+    (void)folder_remove(folder, NULL); /* a folder that remains is not a failure of the test */
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-crash.h - for tests: checks a job's checkpoints after lives that end by SIGKILL.
  *
- * A life is one generation of a job: it restores what the record names, then saves, commits to the record and retires
- * twice. The record is a file, in place of the record in etcd. Life 1 runs undisturbed, life 2 dies at the n-th visit
- * of a fault point, life 3 runs undisturbed again. After life 2 the recorded checkpoint must be whole; after life 3
- * nothing unfinished of life 2 may remain, and the metrics must have one line for each step.
+ * A life is one generation of a job: it restores what the record names; then it twice saves, commits to the record
+ * and retires. The record is a file, in place of the record in etcd. Life 1 runs undisturbed, life 2 dies at the n-th
+ * visit of a fault point, life 3 runs undisturbed again. After life 2 the recorded checkpoint must be whole; after life
+ * 3 nothing unfinished of life 2 may remain, and the metrics must have one line for each step.
  *
  * Ownership: crash_open() makes files that crash_close() removes.
  * Units:     visits of a fault point, ranks.
@@ -15,7 +15,7 @@
 
 #include "trainer/checkpoint/test/testing-state.h"
 
-/* uri: where stores are made; NULL: as files, in memory if possible. */
+/* uri: URI below which each case gets a store; NULL: stores are files, in memory if possible. */
 void crash_open(const char *uri, FixtureSize size);
 void crash_close(void);
 /* Sets whether later saves write directly from the state. */

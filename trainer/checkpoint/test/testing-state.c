@@ -156,7 +156,7 @@ void testing_state_check(const TrainState *state, int64_t step, bool ema_active)
 Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active)
 {
     Error err = ERROR_INIT;
-    /* On a separate device, whose lanes have ended when a test forks. */
+    /* The digest is computed on a separate device, whose lanes have ended when a test forks. */
     _cleanup_(device_freep) Device *device = NULL;
     int r = device_open(&(DeviceOptions){.kind = DEVICE_CPU, .threads = 1}, &device, &err);
     world_check(r == 0, "%s", err.text);
@@ -191,7 +191,7 @@ char *testing_metrics(int64_t generation, int64_t first, int64_t last)
     world_check(f, "memory");
     for (int64_t step = first; step <= last; step++)
         (void)fprintf(f, "step %lld of generation %lld\n", (long long)step,
-                      (long long)generation); /* checked by fclose */
+                      (long long)generation); /* fclose() reports errors */
     world_check(fclose(f) == 0, "memory");
     return text;
 }

@@ -28,7 +28,7 @@ void fixture_close(Fixture *fixture);
 /* Makes the state of that step, as rank `rank` of `world_size` holds it. */
 TrainState *testing_state(const Fixture *fixture, int64_t step, int rank, int world_size,
                           int zero_stage, bool ema_active);
-/* Ends the process unless every number is that of the step. */
+/* Ends the process unless every number is the number of the step. */
 void testing_state_check(const TrainState *state, int64_t step, bool ema_active);
 /* Returns the digest of the step's state, computed on one rank. */
 Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active);

@@ -128,7 +128,8 @@ static void print(const char *figure, const char *unit, double *values, size_t n
 
 /* ---- time ---- */
 
-/* Makes one step with the given gradients. Returns its milliseconds, without the pass that is redone. */
+/* Makes one step with the given gradients. Returns the milliseconds of the step, not counting a first pass that is
+ * redone. */
 static double step(Update *update, StatePlan *plan, Comm *comm, const float *gradients,
                    int64_t n_elements, int64_t first, int64_t n, int64_t share)
 {

@@ -40,7 +40,7 @@ static void overflow_is_judged_exactly(void **state)
         int64_t n_grains = grain_counts[random.word[0] % ELEMENTSOF(grain_counts)];
         uint32_t maximum = random.word[1] % 0x7f800000u;
         SumWidth width = random.word[2] & 1 ? SUM_32 : SUM_64;
-        /* near the limit: exponents around the one at which the sum is full */
+        /* the exponents are near the exponent at which the sum reaches its limit */
         int above = (int)(maximum >> 23) - 126;
         int exponent = (width == SUM_32 ? 31 : 62) - above - (int)(random.word[3] % 20);
         assert_int_equal(exponent_overflows(exponent, maximum, n_grains, width),
@@ -71,8 +71,9 @@ static void a_chosen_exponent_has_headroom_of_four_and_wastes_little(void **stat
         float grown = float_of(maximum) * 3.99f;
         if (bits_of(grown) < exponent_infinite(n_grains))
             assert_false(exponent_overflows(exponent, bits_of(grown), n_grains, width));
-        /* A maximum that is 17 times as large does not fit, unless the exponent was clamped: at most 2 bits are lost to
-         * the power of two and 1 to the number of grains. */
+        /* A maximum that is 17 times as large does not fit, unless the exponent was clamped: a sum has at most 4 bits
+         * to spare. 2 bits are the headroom, 1 bit comes from rounding the maximum up to a power of two, and 1 bit from
+         * rounding the number of grains up. */
         float outgrown = float_of(maximum) * 17.0f;
         if (exponent < EXPONENT_MAX && exponent > EXPONENT_MIN &&
             bits_of(outgrown) < exponent_infinite(n_grains))

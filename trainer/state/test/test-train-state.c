@@ -212,7 +212,7 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     f.device = device_free(f.device);
 }
 
-/* Without this, each byte of a restore would be copied once more. */
+/* If a hash copied memory that the host can read, each byte of a restore would be copied once more. */
 static void a_hash_copies_nothing_where_the_host_may_read(void **state)
 {
     (void)state;

@@ -22,7 +22,7 @@ typedef struct Scenario {
     Case c;
     bool keeps; /* this run sets the expected records */
     bool bulk;
-    StepRecord records[UPDATES + 1]; /* before each step, and after the last one */
+    StepRecord records[UPDATES + 1]; /* records before each step, and after the last step */
 } Scenario;
 
 typedef struct Copies {

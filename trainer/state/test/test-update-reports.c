@@ -35,7 +35,7 @@ static struct {
 } plant;
 
 static int failing_allocation; /* counts allocations down to the one that fails; 0: none fails */
-/* allocations of device memory and shared host memory that are not released */
+/* number of allocations of device memory and shared host memory that are not released */
 static int n_held;
 
 int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
@@ -203,7 +203,8 @@ static void an_infinite_maximum_has_a_grain(_unused_ void **state)
     UpdateVerdict verdict;
     UpdateResult result;
     Error err;
-    const uint32_t infinite = (127 + 128 - 3) << 23; /* the smallest such maximum for five grains */
+    /* the smallest infinite maximum for five grains */
+    const uint32_t infinite = (127 + 128 - 3) << 23;
     small_open(&small, &plain);
     for (plant.tensor = 0; plant.tensor < TENSORS; plant.tensor++) {
         char wanted[128];
@@ -230,7 +231,7 @@ static void an_infinite_maximum_has_a_grain(_unused_ void **state)
     small_close(&small);
 }
 
-/* Nothing is decided, and the device is not blamed. */
+/* If the other ranks do not answer, nothing is decided, and the device is not blamed. */
 static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
 {
     Small small;
@@ -259,7 +260,7 @@ static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
     small_close(&small);
 }
 
-/* The time of a step's collectives is reported, without that of earlier steps. */
+/* The time of a step's collectives is reported, without the time of earlier steps. */
 static void the_time_of_collectives_is_counted(_unused_ void **state)
 {
     Small small;
@@ -333,7 +334,7 @@ static void each_array_of_an_update_is_needed(_unused_ void **state)
         assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
 }
 
-/* Only fp32 gradients can be added as floats. */
+/* the wrapper says that the device computes in bf16; only fp32 gradients can be added as floats */
 static bool is_bf16;
 DataType __real_device_type(const Device *device);
 DataType __wrap_device_type(const Device *device);

@@ -62,7 +62,7 @@ static int write_beside_copies(_unused_ World *world, Comm *comm, void *arg)
         if (pass == 1)
             world_check(update_apply(rank.update, 0, &word, &result, &err) == 0, "%s", err.text);
         world_check(device_synchronise(rank.device, &err) == 0, "%s", err.text);
-        world_check(device_kind(rank.device) != DEVICE_CPU || /* only on a CPU the host waits */
+        world_check(device_kind(rank.device) != DEVICE_CPU || /* the host waits only on a CPU */
                         train_state_waited_usec(rank.state) > 0,
                     "nothing was waited for");
         for (size_t i = 0; i < COPIED; i++)
@@ -141,7 +141,7 @@ static void a_step_waits_for_its_device_twice(void **state)
                 for (int64_t i = 0; i < small.rank.list.n_elements; i++)
                     small.rank.gradients[i] = 1;
                 for (int64_t grain = 0; grain < 4; grain++) {
-                    n_waits = -1; /* does not count the upload of the gradients */
+                    n_waits = -1; /* the wait for the upload of the gradients is not counted */
                     assert_int_equal(rank_add_grain(&small.rank, grain, true, 1, &err), 0);
                     waits += n_waits;
                 }
@@ -201,7 +201,7 @@ static int free_what_hangs(World *world, Comm *comm, void *arg)
     world_check(!hangs || !device_is_idle(rank.device), "nothing hangs");
     rank.update = update_free(rank.update);
     rank.state = train_state_free(rank.state);
-    _exit(0); /* ends like a trainer */
+    _exit(0); /* a trainer ends in this way, too */
 }
 
 static void what_a_device_that_hangs_uses_is_kept(void **state)

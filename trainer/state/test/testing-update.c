@@ -106,7 +106,7 @@ void rank_open(Rank *rank, const Case *c, Comm *comm)
     world_check(r == 0, "%s", err.text);
 }
 
-/* Adds a grain like a backward, but with all tensors at once. */
+/* Adds a grain as a backward does, but with all tensors at once. */
 int rank_add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error *err)
 {
     if (has_grain) {

@@ -38,7 +38,7 @@ typedef struct Rank {
 
 void rank_open(Rank *rank, const Case *c, Comm *comm);
 void rank_close(Rank *rank);
-/* Adds a grain like a backward, but with all tensors at once. */
+/* Adds a grain as a backward does, but with all tensors at once. */
 int rank_add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error *err);
 /* Makes one pass over this rank's grains. poisoned: grain 2 has a NaN, grain 3 an infinity. */
 void rank_compute_grains(Rank *rank, bool poisoned);
@@ -54,7 +54,7 @@ typedef struct Small {
     Comm *comm;
 } Small;
 
-/* beta1 is 0, so that m is the gradient. */
+/* Opens a rank whose optimizer has a beta1 of 0, so that m is the gradient. */
 void small_open(Small *small, const Case *c);
 void small_close(Small *small);
 /* Makes a pass in which all gradients are g. */
