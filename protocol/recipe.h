@@ -57,7 +57,7 @@ typedef struct RecipeMembers {
     RecipeNames caption;
     bool key_ends_last; /* the key ends at the last dot of the file name, not at the first */
 } RecipeMembers;
-/* The members of a recipe without the key `members`. */
+/* The members of a recipe that lacks the key `members`. */
 extern const RecipeMembers recipe_default_members;
 /* Returns the name of the member that is parsed as JSON, for its caption, filters and columns. */
 const char *recipe_json_member(const RecipeMembers *members);

@@ -34,7 +34,7 @@ int saver_new(Session *session, Saver **ret, Error *err);
 Saver *saver_free(Saver *saver);
 DEFINE_CLEANUP(Saver, saver_free)
 
-/* Rank 0: returns the StepFlags of `step`, which is about to be updated. */
+/* Rank 0: returns the StepFlags of a step. It is called just before the update of that step. */
 uint32_t saver_step_flags(Saver *saver, int64_t step);
 /* Rank 0: adds one line of metrics for a finished step, which took took_usec. */
 int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,

@@ -163,7 +163,7 @@ static bool is_same(unsigned char a, unsigned char b, bool base64)
     return a == b || (base64 && base64_fold(a) == base64_fold(b));
 }
 
-/* Returns how many bytes at p match the secret, or its beginning if the text ends there; 0: no match. */
+/* Returns how many bytes at p match the secret, or the secret's beginning if the text ends within it; 0: no match. */
 static size_t match(const char *p, const char *secret, size_t n_secret, bool escaped, bool base64)
 {
     const char *at = p;

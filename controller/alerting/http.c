@@ -245,7 +245,8 @@ int http_post(Http *http, const HttpRequest *request, HttpHandler handler, void 
 
 int http_new(sd_event *event, HttpMaySend may_send, void *userdata, Http **ret)
 {
-    static bool global; /* libcurl is initialised once per process; libcurl counts further calls */
+    /* Calls of curl_global_init() are counted, and none is undone here: one per process is enough. */
+    static bool global;
     if (!global && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -EIO;
     global = true;

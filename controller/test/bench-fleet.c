@@ -84,11 +84,11 @@ struct Fleet {
     PhaseRecord phase;
     uint64_t world_usec; /* when the world's record was seen */
     uint64_t go_usec;
-    char awaited_key[KEY_MAX]; /* awaited_usec: when the next event of this key was seen */
-    uint64_t awaited_usec;
-    bool awaits_loss; /* any lost node is awaited: leases end at different moments */
-    int n_viewers;    /* number of viewers; -1: there is no page */
-    char page[160];   /* address of the leader's page */
+    char awaited_key[KEY_MAX]; /* key whose next event is awaited */
+    uint64_t awaited_usec;     /* when that event was seen; 0: not yet */
+    bool awaits_loss;          /* any lost node is awaited: leases end at different moments */
+    int n_viewers;             /* number of viewers; -1: there is no page */
+    char page[160];            /* address of the leader's page */
     TestingViewers *viewers;
     CheckpointsRecord checkpoints;
     /* How the world's record reaches all nodes. */

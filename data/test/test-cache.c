@@ -31,7 +31,7 @@ typedef struct Lab {
     uint64_t index_bytes;
 } Lab;
 
-/* Makes the index. Runs in a child process, as everything that opens a dataset. */
+/* Makes the index. Runs in a child process, as does everything that opens a dataset. */
 static int make_index(void *context)
 {
     Lab *lab = context;

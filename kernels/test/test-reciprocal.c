@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reciprocal.c - shows that 1 / d computed from a GPU's approximation is IEEE's for any error of the
- * approximation, and that the activations that use it are right, too. */
+/* test-reciprocal.c - shows that 1 / d, computed from a GPU's approximation, is correctly rounded for each error that
+ * the approximation may have, and that the activations that use 1 / d are right, too. */
 #include "base/test/testing.h"
 #include "kernels/cpu/vectormath.h"
 #include "kernels/cuda/kernels/reciprocal.h"

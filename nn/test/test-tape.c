@@ -421,7 +421,8 @@ static int n_of_kind(const Tape *tape, const char *kind)
     return n;
 }
 
-/* A concat is removed from the tape if only a norm and layers read it, and the device reads two tensors as one. */
+/* A concat is removed from the tape under two conditions: only a norm and layers read its result, and the device can
+ * read two tensors as if they were one. */
 static void a_concat_that_nobody_needs_leaves_the_tape(void **state)
 {
     (void)state;

@@ -242,12 +242,12 @@ static void ends_with_its_daemon(void **unused)
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "orphan", "");
     rank_start(rank, NULL);
-    rank->fd = fd_close(rank->fd); /* the channel ends before assign */
+    rank->fd = fd_close(rank->fd); /* the daemon closes the channel before it sends assign */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
     rank_start(rank, NULL);
     rank_assign(rank, text, 1, 0, 1, NULL);
     (void)rank_expect(rank, CHANNEL_READY);
-    rank->fd = fd_close(rank->fd); /* the channel ends before go */
+    rank->fd = fd_close(rank->fd); /* the daemon closes the channel before it sends go */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
     start_alone(text, 1, NULL);
     (void)rank_expect(rank, CHANNEL_SAVED);

@@ -133,9 +133,8 @@ static void fail_to_answer(AskedCall *call, NoAnswer how)
     }
 }
 
-/* Fails each request of the call in the way `how` until the caller gets a result. Stops shortly
- * before the call's deadline of 5 s, because the client may give up a request while the test fails
- * it. */
+/* Fails each request of the call in the way `how` until the caller gets a result. Stops shortly before the call's
+ * deadline of 5 s, when the client itself may give up a request that the test is about to fail. */
 static void fail_until_heard(const char *method, NoAnswer how, const Heard *heard)
 {
     const uint64_t begun_usec = clock_boottime_usec();

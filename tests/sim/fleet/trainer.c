@@ -421,7 +421,7 @@ static void on_save(void *userdata)
         return;
     }
     ring->asking_usec = 0;
-    if (trainer_plan(ring->job)->taken_over) { /* a trainer checks the owner before each manifest */
+    if (trainer_plan(ring->job)->taken_over) { /* checked before a manifest is put */
         trainer_fail(rank0, EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
         return;
     }

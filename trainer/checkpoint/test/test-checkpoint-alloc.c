@@ -91,7 +91,7 @@ static AllocLife life_of_save(unsigned n, _unused_ void *arg)
 {
     Saves s;
     open_saves(&s);
-    /* checks the folder of the life before, which may have ended by abort() */
+    /* checks the folder that the previous process left, even if that process ended by abort() */
     bool good = all_whole(s.store);
     close_saves(&s);
     (void)nftw(folder, remove_path, 16, FTW_DEPTH | FTW_PHYS); /* if this fails, mkdir() fails */
@@ -132,7 +132,7 @@ static AllocLife life_of_restore(unsigned n, void *arg)
     if (r == 0)
         r = checkpoint_restore(store, NULL, m, state, &err);
     (void)alloc_struck();
-    /* A checkpoint that cannot be verified is invalidated. This must not happen because of a lack of memory. */
+    /* A checkpoint that cannot be verified is invalidated. A lack of memory must not lead to that. */
     if (r < 0) {
         if (r == -ENOMEM && err.text[0])
             return ALLOC_FAILED;
