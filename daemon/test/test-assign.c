@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-assign.c - each field of a world and of a slot reaches the `assign` message of its rank. All values differ,
  * ranks differ from their slots, and the world begins on another node, with three ranks. */
-#include "daemon/test/testing-seams.h"
+#include "daemon/test/testing-machine.h"
 #include "daemon/world/local-world.h"
 
 #include <string.h>
@@ -33,10 +33,11 @@ static int set_up(_unused_ void **state)
     const WorkloadNeeds needs = {.config = &config,
                                  .etcd = &etcd,
                                  .ranks = &home.ranks,
+                                 .timers = &home.timers,
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
-    seams_begin();
+    memory_begin();
     machine_init(&home);
     workload_init(&w, &needs, &unheard_events);
     return 0;
@@ -45,7 +46,7 @@ static int set_up(_unused_ void **state)
 static int tear_down(_unused_ void **state)
 {
     workload_clear(&w);
-    seams_end();
+    machines_end();
     return 0;
 }
 
@@ -77,11 +78,8 @@ static void put_world(const ResumePoint *resume)
     const int64_t at = put(key_of("lab", KEY_WORLDS, "a", key), "a world", 0);
     SecretRecord secret = {.generation = GENERATION, .secret = SECRET};
     _cleanup_free_ char *secret_text = secret_record_encode(&secret, NULL);
-    StoredKey *stored;
-    (void)put(key_of("lab", KEY_SECRETS, "a", key), secret_text, 0);
-    stored = find(key);
-    assert_non_null(stored);
-    stored->modified = at; /* as if secret and world were written in one transaction */
+    /* Secret and world have one revision, as if they were written in one transaction. */
+    change_at(at, key_of("lab", KEY_SECRETS, "a", key), secret_text, 0);
     job_set_world(job_get(&w, "a"), &world, at);
     says(&home, FIRST_SLOT, CHANNEL_HELLO, 0);
     says(&home, SECOND_SLOT, CHANNEL_HELLO, 0);

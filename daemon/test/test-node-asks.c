@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-asks.c - a node whose log readers do not take their answers, or whose asks are invalid, on the seams of
- * testing-seams.h. test-node-logs.c tests the answers. */
+ * testing-machine.h. test-node-logs.c tests the answers. */
 #include "daemon/test/testing-node.h"
 
 #include "base/file.h"

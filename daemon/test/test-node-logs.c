@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-logs.c - a node answers requests for what its ranks print, on the seams of testing-seams.h; its log
+/* test-node-logs.c - a node answers requests for what its ranks print, on the seams of testing-machine.h; its log
  * files are real. */
 #include "daemon/test/testing-node.h"
 
@@ -514,6 +514,7 @@ static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ vo
 /* The ids "r1" and "r10" belong to different readers. */
 static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
 {
+    char key[KEY_MAX];
     join(&n1);
     append("rank0.log", "one\n");
     places[0] = (LogPlace){0};
@@ -521,6 +522,10 @@ static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
     ask("r1", (LogRequestRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
     expect_of("r10", 1, "one\n");
     expect_of("r1", 1, "one\n");
+    (void)delete_key(key_log("lab", KEY_ASKS, "n1", "r1", key));
+    settle();
+    assert_null(lines_key("r1"));
+    assert_non_null(lines_key("r10"));
 }
 
 static void an_ask_that_cannot_be_read_ends_no_other(_unused_ void **state)

@@ -159,8 +159,7 @@ static void put_secret(int64_t generation, int64_t at, char letter)
     SecretRecord record = {.generation = generation};
     memset(record.secret, letter, SECRET_TEXT_BYTES - 1);
     _cleanup_free_ char *text = secret_record_encode(&record, NULL);
-    (void)put(key_of("lab", KEY_SECRETS, "a", key), text, 0);
-    find(key)->modified = at;
+    change_at(at, key_of("lab", KEY_SECRETS, "a", key), text, 0);
 }
 
 static void a_trainer_gets_its_part_once_with_the_secret_of_its_world(_unused_ void **state)
@@ -247,8 +246,7 @@ static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
     char key[KEY_MAX];
     join(&n1);
     const int64_t at = decide("a", 1, 3, 0);
-    (void)put(key_of("lab", KEY_SECRETS, "a", key), "{", 0);
-    find(key)->modified = at;
+    change_at(at, key_of("lab", KEY_SECRETS, "a", key), "{", 0);
     settle();
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     pass(USEC_PER_SEC);
@@ -519,7 +517,7 @@ static void what_was_said_counts_before_the_silence_after_it(_unused_ void **sta
     run_world("a", 1, 1, 0);
     say_stage(0, 1, STAGE_COMPUTING);
     pass(20 * USEC_PER_SEC + TICK_USEC / 2);
-    timer_start(NULL, &word, TICK_USEC / 2, say_the_next, NULL);
+    timer_start(&n1.machine.timers, &word, TICK_USEC / 2, say_the_next, NULL);
     pass(TICK_USEC / 2);
     assert_killed(&n1, 0, false);
     renew(&n1.etcd); /* so that the fence does not act */

@@ -152,7 +152,7 @@ static void a_record_that_was_removed_is_put_back_and_its_ranks_run_on(_unused_ 
     int64_t before = report_key(&n1, "a", 1)->modified;
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
     settle();
-    assert_int_equal(n_lease_checks(&n1.etcd), 1); /* the lease may have ended */
+    assert_int_equal(n1.etcd.n_lease_checks, 1); /* the lease may have ended */
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
     assert_killed(&n1, 0, false);
@@ -172,7 +172,7 @@ static void a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed(_unuse
     (void)put_node(&n1, "another", 1, 0);
     list_again(&n1.etcd);
     answer_all();
-    assert_int_equal(n_lease_checks(&n1.etcd), 1);
+    assert_int_equal(n1.etcd.n_lease_checks, 1);
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-rank.c - what a rank is started with and how it ends, which rank hangs, and the table of slots; on the seams
- * of testing-seams.h. */
+ * of testing-machine.h. */
 #include "base/clock.h"
-#include "daemon/test/testing-seams.h"
+#include "daemon/test/testing-machine.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
 
@@ -30,6 +30,7 @@ static int set_up(_unused_ void **state)
     const WorkloadNeeds needs = {.config = &config,
                                  .etcd = &etcd,
                                  .ranks = &home.ranks,
+                                 .timers = &home.timers,
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
@@ -47,7 +48,7 @@ static int set_up(_unused_ void **state)
                             .startup_sec = 30,
                             .save_sec = 40};
     n_begun = 0;
-    seams_begin();
+    memory_begin();
     machine_init(&home);
     workload_init(&w, &needs, &events);
     memcpy(spec.submission, submission, sizeof(submission));
@@ -59,7 +60,7 @@ static int set_up(_unused_ void **state)
 static int tear_down(_unused_ void **state)
 {
     workload_clear(&w);
-    seams_end();
+    machines_end();
     return 0;
 }
 
@@ -157,7 +158,7 @@ static void who_cannot_be_started_or_watched_is_told_and_leaves_nothing(_unused_
     dies(&home, 0);
     dies(&home, 1);
     assert_string_equal(report_of(0).text, "cannot watch rank 0: No space left on device");
-    home.cannot_start = true; /* seams_end() checks that the rank's log is freed */
+    home.cannot_start = true; /* machines_end() checks that the rank's log is freed */
     decide(2);
     answer_all();
     assert_null(w.slots.of[0]);

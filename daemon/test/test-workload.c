@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-workload.c - daemon/world on fakes: testing-seams.h has its etcd, its clock and its trainers. So daemon/world
- * may also run in a simulator. */
+/* test-workload.c - daemon/world on fakes: testing-memory.h has its etcd and its clock, testing-machine.h its trainers.
+ * So daemon/world may also run in a simulator. */
 #include "base/clock.h"
-#include "daemon/test/testing-seams.h"
+#include "daemon/test/testing-machine.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
 
@@ -59,6 +59,7 @@ static int set_up(_unused_ void **state)
     const WorkloadNeeds needs = {.config = &config,
                                  .etcd = &etcd,
                                  .ranks = &home.ranks,
+                                 .timers = &home.timers,
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
@@ -70,7 +71,7 @@ static int set_up(_unused_ void **state)
     SpecRecord spec = {.spec = (char *)"{}"};
     _cleanup_free_ char *text = NULL;
     n_committed = n_refused = n_ended = 0;
-    seams_begin();
+    memory_begin();
     machine_init(&home);
     home.check_program = check_program;
     workload_init(&w, &needs, &events);
@@ -83,7 +84,7 @@ static int set_up(_unused_ void **state)
 static int tear_down(_unused_ void **state)
 {
     workload_clear(&w);
-    seams_end();
+    machines_end();
     return 0;
 }
 

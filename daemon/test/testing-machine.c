@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-machine.c - see testing-seams.h: trainers, their channels and their logs. */
-#include "daemon/test/testing-seams.h"
+/* testing-machine.c - see testing-machine.h. */
+#include "daemon/test/testing-machine.h"
 
 #include <string.h>
 
@@ -207,7 +207,11 @@ void prints(Machine *machine, int slot, const char *line)
     (void)snprintf(t->log->waiting, sizeof(t->log->waiting), "%s", line);
 }
 
-void machine_end(void) { assert_int_equal(n_logs, 0); }
+void machines_end(void)
+{
+    memory_end();
+    assert_int_equal(n_logs, 0);
+}
 
 /* ---- actions of the test ---- */
 
@@ -219,6 +223,7 @@ void machine_init(Machine *machine)
     static char *environment[] = {(char *)"LANG=C", (char *)"SDTRAIN_LOG=x",
                                   (char *)"SDTRAIN_FAULT=x", NULL};
     memset(machine, 0, sizeof(*machine)); /* too large for the stack */
+    machine->timers.event = memory_loop;
     machine->ranks = (RankNeeds){.environment = environment,
                                  .trainer = &trainer,
                                  .is_other_child = is_other_child};

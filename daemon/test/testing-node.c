@@ -132,7 +132,7 @@ static void begin(TestNode *n, const char *name, char machine, uint64_t incarnat
 
 void nodes_begin(void)
 {
-    seams_begin();
+    memory_begin();
     (void)snprintf(submission, sizeof(submission), "0123456789abcdef0123456789abcdef");
     begin(&n1, "n1", '1', 5);
     begin(&n2, "n2", '2', 6);
@@ -149,7 +149,7 @@ void nodes_end(void)
 {
     end(&n1);
     end(&n2);
-    seams_end();
+    machines_end();
 }
 
 int nodes_set_up(_unused_ void **state)
@@ -171,6 +171,7 @@ void start(TestNode *n)
     const ManagerNeeds needs = {.config = &n->config,
                                 .etcd = &n->etcd,
                                 .ranks = &n->machine.ranks,
+                                .timers = &n->machine.timers,
                                 .boot_id = "8c5a3f1e-0000-0000-0000-000000000000",
                                 .is_probed = &n->is_probed,
                                 .incarnation = n->incarnation,
@@ -208,6 +209,14 @@ void join(TestNode *n)
     grant(&n->etcd);
     settle();
     assert_int_equal(n->n_registered, 1);
+}
+
+void show_kind(const Etcd *etcd, KeyKind kind)
+{
+    char prefix[KEY_MAX];
+    (void)key_prefix("lab", (int)kind, prefix);
+    while (show_one(etcd, prefix))
+        ;
 }
 
 void restart(TestNode *n, uint64_t incarnation)

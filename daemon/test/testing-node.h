@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-node.h - two whole nodes, n1 and n2, on the seams of testing-seams.h; the test acts as the leader of
- * cluster "lab".
+/* testing-node.h - two whole nodes, n1 and n2, on the fakes of testing-memory.h and testing-machine.h; the test acts
+ * as the leader of cluster "lab".
  *
  * Ownership: nodes_end() frees both nodes, and what they hold.
  * Units:     microseconds.
@@ -11,7 +11,7 @@
 
 #include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
-#include "daemon/test/testing-seams.h"
+#include "daemon/test/testing-machine.h"
 
 enum { TICK_USEC = HANG_TICK_MSEC * USEC_PER_MSEC };
 
@@ -45,6 +45,8 @@ int nodes_tear_down(void **state);
 void start(TestNode *n);
 /* start(), then a lease, and all answers until the node's record is in etcd. */
 void join(TestNode *n);
+/* Shows what the node's watch of that kind has not shown. */
+void show_kind(const Etcd *etcd, KeyKind kind);
 /* Ends the node's process, and starts another one on the same machine with this incarnation. */
 void restart(TestNode *n, uint64_t incarnation);
 

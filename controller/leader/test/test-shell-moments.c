@@ -18,7 +18,7 @@ static void delete_job(const char *name)
         char key[KEY_MAX];
         (void)snprintf(key, sizeof(key), "/sdtrain/lab/%s/%s", all[i], name);
         if (find(key))
-            delete_key(key);
+            (void)delete_key(key);
     }
 }
 
@@ -30,18 +30,18 @@ static void need_room(void)
     put_job("b");
     settle();
     delete_job("a");
-    show_all();
+    show(&etcd);
 }
 
 static EtcdCall *begin_room_read(void)
 {
     need_room();
-    const int before = seen.n_reads;
+    const int before = etcd.n_begun[CALL_READ];
     pass(900 * USEC_PER_MSEC); /* one read serves many removals */
-    assert_int_equal(seen.n_reads, before);
+    assert_int_equal(etcd.n_begun[CALL_READ], before);
     pass(200 * USEC_PER_MSEC);
     assert_int_equal(told.n_ended, 0);
-    return under_way(true);
+    return oldest_call(&etcd, CALL_READ);
 }
 
 static bool has_job(const char *name)
@@ -54,16 +54,16 @@ static bool has_job(const char *name)
 static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
 {
     EtcdCall *read = begin_room_read();
-    const int before = seen.n_reads;
+    const int before = etcd.n_begun[CALL_READ];
     take_snapshot(read);
     put_job("c");
-    show_all();
+    show(&etcd);
     put_job("d");
-    show_all();
+    show(&etcd);
     delete_job("c");
-    show_all();
+    show(&etcd);
     pass(5 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before);
+    assert_int_equal(etcd.n_begun[CALL_READ], before);
     answer(read, GIVEN);
     settle();
     pass(5 * USEC_PER_SEC);
@@ -78,19 +78,19 @@ static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void *
     EtcdCall *room = begin_room_read();
     take_snapshot(room);
     put_job("c");
-    show_all();
+    show(&etcd);
     pass(5 * USEC_PER_MSEC);
     cordon("n1");
-    answer(under_way(false), LOST_BEFORE); /* the transaction for job c's world */
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE); /* the transaction for job c's world */
     pass(USEC_PER_SEC);
-    answer(last_under_way(true), GIVEN);
+    answer(newest_call(&etcd, CALL_READ), GIVEN);
     assert_true(is_cordoned("n1"));
     assert_true(has_job("c"));
     answer(room, GIVEN);
     assert_true(is_cordoned("n1"));
     assert_true(has_job("c"));
-    delete_key("/sdtrain/lab/cordons/n1");
-    list_all(); /* the cordon is still known, so its end is noticed */
+    (void)delete_key("/sdtrain/lab/cordons/n1");
+    list_again(&etcd); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
     settle();
 }
@@ -103,7 +103,7 @@ static void read_for_room(void) { (void)begin_room_read(); }
 static void wait_to_read_again(void)
 {
     begin();
-    answer(under_way(false), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
 }
 
 static void read_again(void)
@@ -111,7 +111,7 @@ static void read_again(void)
     wait_to_read_again();
     pass(USEC_PER_SEC);
     assert_int_equal(told.n_ended, 0);
-    (void)under_way(true);
+    (void)oldest_call(&etcd, CALL_READ);
 }
 
 static void keep_still(void)
@@ -125,21 +125,21 @@ static void say_that_it_leaves(void)
     begin();
     settle();
     leader_leave(leader);
-    (void)under_way(false);
+    (void)oldest_call(&etcd, CALL_TXN);
 }
 
 static void give_up_the_lease(void)
 {
     say_that_it_leaves();
-    answer(under_way(false), GIVEN);
-    assert_int_equal(seen.n_revoked, 1);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_REVOKE], 1);
 }
 
 static void ask_for_rights(void)
 {
     begin();
-    answer(under_way(false), DENIED);
-    assert_true(n_under_way() > 1);
+    answer(oldest_call(&etcd, CALL_TXN), DENIED);
+    assert_true(n_under_way(&etcd) > 1);
 }
 
 /* tear_down() finds what a freed Leader leaves behind: a timer, a request, a handler. */
@@ -163,16 +163,15 @@ static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **st
 {
     (void)stand_still();
     pass(20 * USEC_PER_SEC);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    lose_election();
     assert_false(leader_view(leader).is_still);
     assert_int_equal(leader_view(leader).term, 0);
-    delete_key(LEADER_KEY);
-    show_all();
+    (void)delete_key(LEADER_KEY);
+    show(&etcd);
     pass(20 * USEC_PER_SEC); /* the old pause ends */
     assert_int_equal(told.n_leads, 0);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    const int64_t term = enter_election();
+    win_election(term);
     settle();
     assert_true(leader_view(leader).is_still);
     pass(28 * USEC_PER_SEC);
@@ -188,41 +187,34 @@ static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **st
 /* A Leader that stands still writes that it leaves: its end is not a death, so the next controller need not wait. */
 static void who_stands_still_says_that_it_leaves(_unused_ void **state)
 {
-    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
     (void)stand_still();
     leader_leave(leader);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
-    answer(under_way(false), GIVEN);
-    assert_int_equal(seen.n_revoked, 1);
+    answer(oldest_call(&etcd, CALL_REVOKE), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_REVOKE], 1);
     assert_int_equal(told.n_ended, 1);
 }
 
 /* A Leader that is elected but has not read the cluster also writes that it leaves. */
 static void who_has_not_read_all_says_that_it_leaves(_unused_ void **state)
 {
-    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
-    put_text(LEADER_KEY, seen.introduced);
-    seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
+    win_election(enter_election());
     leader_leave(leader);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
-    list_all();
+    list_again(&etcd);
     assert_int_equal(told.n_leads, 0);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_REVOKE), GIVEN);
     assert_int_equal(told.n_ended, 1);
 }
 
 /* Times in records that are kept for people are CLOCK_REALTIME. */
 static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **state)
 {
-    Error err = ERROR_INIT;
-    LeaderRecord record;
     (void)stand_still();
     const uint64_t now_usec = clock_realtime_usec();
-    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
-                                          &err),
-                     0);
+    LeaderRecord record = own_record();
     assert_in_range(record.still_until_usec, now_usec + 29 * USEC_PER_SEC,
                     now_usec + 30 * USEC_PER_SEC);
     assert_int_equal(record.n_before, 1); /* the second leader's record named no earlier death */
@@ -237,13 +229,13 @@ static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **sta
 static void who_was_deposed_twice_leads_again(_unused_ void **state)
 {
     begin();
-    delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN);
+    (void)delete_key(LEADER_KEY);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
-    show_all();
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    show(&etcd);
+    lose_election();
     assert_int_equal(leader_view(leader).term, 0);
     elect();
     assert_int_equal(told.n_leads, 2);
@@ -256,12 +248,12 @@ static void who_was_deposed_twice_leads_again(_unused_ void **state)
 static void a_decision_of_an_earlier_term_does_no_harm(_unused_ void **state)
 {
     begin();
-    EtcdCall *old = under_way(false);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    delete_key(LEADER_KEY);
-    show_all();
+    EtcdCall *old = oldest_call(&etcd, CALL_TXN);
+    lose_election();
+    (void)delete_key(LEADER_KEY);
+    show(&etcd);
     elect();
-    EtcdCall *now = last_under_way(false);
+    EtcdCall *now = newest_call(&etcd, CALL_TXN);
     assert_ptr_not_equal(now, old);
     answer(now, GIVEN);
     assert_int_equal(generation(), 1);
@@ -283,19 +275,19 @@ static int strike_always(const char *point)
 static void a_decision_that_cannot_begin_does_not_spin(_unused_ void **state)
 {
     fault_lend(strike_always);
-    list_all();
+    list_again(&etcd);
     elect();
     put_node("n1");
     put_node("n2");
     put_job("a");
-    const int before = seen.n_reads;
+    const int before = etcd.n_begun[CALL_READ];
     for (int i = 0; i < 1000; i++) {
-        show_all();
+        show(&etcd);
         pass(10 * USEC_PER_MSEC);
-        if (n_under_way())
-            answer(under_way(true), GIVEN);
+        if (n_under_way(&etcd))
+            answer(oldest_call(&etcd, CALL_READ), GIVEN);
     }
-    assert_in_range(seen.n_reads - before, 8, 20); /* 8 to 20 reads in ten seconds */
+    assert_in_range(etcd.n_begun[CALL_READ] - before, 8, 20); /* 8 to 20 reads in ten seconds */
     fault_lend(NULL);
     pass(2 * USEC_PER_SEC);
     settle();
@@ -307,7 +299,7 @@ static void a_decision_is_told_with_its_beginning(_unused_ void **state)
     begin();
     const uint64_t begun_usec = clock_boottime_usec();
     pass(USEC_PER_SEC);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_in_range(told.begun_usec, begun_usec - 5 * USEC_PER_MSEC, begun_usec);
     settle();
 }
@@ -325,7 +317,7 @@ static void put_running(const char *node, int rank)
     char key[KEY_MAX];
     (void)snprintf(record.node, sizeof(record.node), "%s", node);
     char *text = ranks_record_encode(&record, NULL);
-    put_text(key_ranks("lab", "a", 1, node, key), text);
+    (void)put(key_ranks("lab", "a", 1, node, key), text, 0);
     free(text);
 }
 
@@ -353,28 +345,28 @@ static void news_come_before_deadlines(_unused_ void **state)
  * as done. */
 static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
 {
-    list_all();
+    list_again(&etcd);
     elect();
     put_node("n1");
     put_node("n2");
     put_job("a");
-    seen.fails = -ENOMEM;
-    show_all();
+    etcd.fails = -ENOMEM;
+    show(&etcd);
     pass(5 * USEC_PER_MSEC);
-    assert_int_equal(seen.n_failed, 1);
+    assert_int_equal(etcd.n_failed, 1);
     pass(10 * USEC_PER_SEC);
-    assert_in_range(seen.n_failed, 8, 20);
+    assert_in_range(etcd.n_failed, 8, 20);
     assert_int_equal(told.n_answers[OUTCOME_DONE] + told.n_ended, 0);
-    assert_int_equal(n_under_way(), 0);
+    assert_int_equal(n_under_way(&etcd), 0);
     assert_true(leader_view(leader).term > 0);
-    const int before = seen.n_failed;
-    seen.fails = 0;
+    const int before = etcd.n_failed;
+    etcd.fails = 0;
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_failed, before);
+    assert_int_equal(etcd.n_failed, before);
     cordon("n1");
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_true(is_cordoned("n1")); /* the read above has shown the cordon */
-    delete_key("/sdtrain/lab/cordons/n1");
+    (void)delete_key("/sdtrain/lab/cordons/n1");
     settle();
     assert_int_equal(generation(), 1);
 }
@@ -382,12 +374,12 @@ static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
 static void what_did_not_fit_is_read_when_a_read_can_begin(_unused_ void **state)
 {
     need_room();
-    seen.fails = -ENOMEM;
+    etcd.fails = -ENOMEM;
     pass(3500 * USEC_PER_MSEC);
-    assert_int_equal(seen.n_failed, 3); /* one request per second failed */
-    seen.fails = 0;
+    assert_int_equal(etcd.n_failed, 3); /* one request per second failed */
+    etcd.fails = 0;
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_true(has_job("b"));
     settle();
 }
@@ -400,16 +392,16 @@ static void who_cannot_write_leaves_at_once(void **state)
         begin();
         settle();
         if (i == 0)
-            seen.fails = -ENOMEM;
+            etcd.fails = -ENOMEM;
         leader_leave(leader);
         if (i == 1) {
-            EtcdCall *last = under_way(false);
-            seen.fails = -ENOMEM;
+            EtcdCall *last = oldest_call(&etcd, CALL_TXN);
+            etcd.fails = -ENOMEM;
             answer(last, GIVEN);
         }
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
-        assert_int_equal(n_under_way(), 0);
+        assert_int_equal(n_under_way(&etcd), 0);
         leader_leave(leader); /* the Leader has left already */
         pass(5 * USEC_PER_SEC);
         assert_int_equal(told.n_ended, 1);
@@ -426,10 +418,11 @@ static void who_is_refused_its_last_words_has_left(void **state)
         begin();
         settle();
         leader_leave(leader);
-        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* the write of LEADER_LEFT */
+        answer(oldest_call(&etcd, CALL_TXN),
+               i % 2 ? GIVEN : kinds[i / 2]); /* the write of LEADER_LEFT */
         assert_int_equal(told.n_ended, 0);
-        assert_int_equal(seen.n_revoked, 1);
-        answer(under_way(false), kinds[i / 2]); /* the request to revoke the lease */
+        assert_int_equal(etcd.n_begun[CALL_REVOKE], 1);
+        answer(oldest_call(&etcd, CALL_REVOKE), kinds[i / 2]);
         assert_int_equal(told.n_ended, 1);
         assert_int_equal(told.ended, 0);
         (void)tear_down(state);
@@ -445,22 +438,22 @@ static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
     begin();
     settle();
     assert_int_equal(told.n_unreadable, 0);
-    put_text("/sdtrain/lab/cordons/n1", "no record");
-    show_all();
+    (void)put("/sdtrain/lab/cordons/n1", "no record", 0);
+    show(&etcd);
     assert_int_equal(told.n_unreadable, 1);
     assert_true(is_cordoned("n1"));
-    leader_note_record(leader, "/sdtrain/lab/cordons/n2", "no record", 9, seen.revision);
+    leader_note_record(leader, "/sdtrain/lab/cordons/n2", "no record", 9, newest_revision);
     assert_int_equal(told.n_unreadable, 2);
     assert_false(is_cordoned("n2"));
-    put_text("/sdtrain/lab/worlds/a", "no record");
-    show_all();
+    (void)put("/sdtrain/lab/worlds/a", "no record", 0);
+    show(&etcd);
     assert_int_equal(told.n_unreadable, 3);
-    delete_key("/sdtrain/lab/cordons/n1");
-    show_all();
+    (void)delete_key("/sdtrain/lab/cordons/n1");
+    show(&etcd);
     assert_false(is_cordoned("n1"));
     const int before = told.n_observed;
-    put_text("/sdtrain/lab/what/is-it", "no record"); /* a kind of a later version */
-    assert_true(show_one());
+    (void)put("/sdtrain/lab/what/is-it", "no record", 0); /* a kind of a later version */
+    assert_true(show_one(&etcd, NULL));
     assert_int_equal(told.n_unreadable, 3);
     assert_in_range(told.n_observed, before, before + 1); /* at most a tick was observed */
     settle();
@@ -470,11 +463,7 @@ static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
 
 static bool lacks(const char *word)
 {
-    LeaderRecord record;
-    Error err = ERROR_INIT;
-    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
-                                          &err),
-                     0);
+    LeaderRecord record = own_record();
     const bool ret = strstr(record.lacks, word);
     leader_record_clear(&record);
     return ret;
@@ -484,21 +473,22 @@ static bool lacks(const char *word)
 static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void **state)
 {
     ask_for_rights();
-    assert_string_equal(seen.asked_key, "/sdtrain-secrets/lab/.rights"); /* the last kind of keys */
-    answer_rights(DENIED);
+    assert_string_equal(etcd.last_right,
+                        "/sdtrain-secrets/lab/.rights"); /* the last kind of keys */
+    answer_kind(&etcd, CALL_RIGHTS, DENIED);
     assert_true(lacks("worlds"));
     for (int i = 0; i < 3; i++) {
-        const int before = seen.n_asks;
+        const int before = etcd.n_begun[CALL_RIGHTS];
         pass(9 * USEC_PER_SEC);
-        if (seen.n_asks == before)
+        if (etcd.n_begun[CALL_RIGHTS] == before)
             pass(2 * USEC_PER_SEC);
-        assert_true(seen.n_asks > before);
-        answer_rights(i < 2 ? DENIED : GIVEN);
+        assert_true(etcd.n_begun[CALL_RIGHTS] > before);
+        answer_kind(&etcd, CALL_RIGHTS, i < 2 ? DENIED : GIVEN);
     }
     assert_false(lacks("worlds"));
-    const int before = seen.n_asks;
+    const int before = etcd.n_begun[CALL_RIGHTS];
     pass(30 * USEC_PER_SEC);
-    assert_int_equal(seen.n_asks, before);
+    assert_int_equal(etcd.n_begun[CALL_RIGHTS], before);
     settle();
 }
 
@@ -507,23 +497,20 @@ static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void
 /* A leader's writes are guarded by the key of its present lease. */
 static void another_lease_is_another_key(_unused_ void **state)
 {
-    static const char key[] = "/sdtrain/lab/leader/4e";
+    static const char key[] = "/sdtrain/lab/leader/4f";
     begin();
-    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
-    delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN); /* refused: the term's key is gone */
+    notify_lost(&etcd);
+    (void)delete_key(LEADER_KEY);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN); /* refused: the term's key is gone */
     settle();
-    seen.on_lease(ETCD_LEASE_GRANTED, 78, leader);
-    seen.own_key = key;
-    put_text(key, seen.introduced);
-    seen.on_elected(true, key, seen.revision, seen.userdata);
+    win_election(enter_election());
     settle();
     assert_int_equal(told.n_leads, 2);
     assert_string_equal(leader_key(leader), key);
     assert_int_equal(generation(), 1);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     leader_leave(leader);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_non_null(strstr(find(key)->value, "left"));
     answer_all();
 }
@@ -532,19 +519,19 @@ static void another_lease_is_another_key(_unused_ void **state)
 
 static void each_change_of_the_view_is_told_at_once(_unused_ void **state)
 {
-    seen.on_lease(ETCD_LEASE_GRANTED, 77, leader);
+    grant(&etcd);
     expect_view_is_told();
-    list_all();
+    list_again(&etcd);
     expect_view_is_told();
     assert_true(told.view.loaded && told.view.has_lease);
     elect();
     expect_view_is_told();
     assert_true(told.view.term > 0);
-    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
+    notify_lost(&etcd);
     expect_view_is_told();
     assert_int_equal(told.view.term, 0);
-    delete_key(LEADER_KEY);
-    show_all();
+    (void)delete_key(LEADER_KEY);
+    show(&etcd);
     (void)tear_down(NULL);
     (void)set_up(NULL);
     (void)stand_still();
@@ -559,35 +546,34 @@ static void each_change_of_the_view_is_told_at_once(_unused_ void **state)
 static void a_watch_that_is_down_shows(_unused_ void **state)
 {
     assert_false(leader_view(leader).connected);
-    list_all();
+    list_again(&etcd);
     assert_true(leader_view(leader).connected);
-    seen.connected = false;
+    etcd.is_cut = true;
     assert_false(leader_view(leader).connected);
     assert_true(leader_view(leader).loaded);
+    etcd.is_cut = false;
     cordon("n1");
-    list_all();
-    assert_int_equal(told.shown, seen.revision);
-    seen.revision++; /* a write to an unrelated key */
-    list_all();
-    assert_int_equal(told.shown, seen.revision); /* shown, although no record has changed */
+    list_again(&etcd);
+    assert_int_equal(told.shown, newest_revision);
+    (void)put("/unrelated", "", 0); /* a write to an unrelated key */
+    list_again(&etcd);
+    assert_int_equal(told.shown, newest_revision); /* shown, although no record has changed */
 }
 
 /* The view names the first controller in the election, however many others there are. */
 static void the_first_one_is_known(_unused_ void **state)
 {
     const LeaderRecord other = {.name = "other", .version = "1", .state = LEADER_UP};
-    list_all();
+    list_again(&etcd);
     assert_null(leader_view(leader).first);
     elect();
     assert_string_equal(leader_view(leader).first->name, "c");
-    char *text = leader_record_encode(&other, NULL);
-    put_text("/sdtrain/lab/leader/1", text);
-    free(text);
-    show_all();
+    put_leader("/sdtrain/lab/leader/1", &other);
+    show(&etcd);
     assert_string_equal(leader_view(leader).first->name, "c");
-    delete_key(LEADER_KEY);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    show_all();
+    (void)delete_key(LEADER_KEY);
+    lose_election();
+    show(&etcd);
     assert_string_equal(leader_view(leader).first->name, "other");
 }
 
@@ -600,20 +586,20 @@ static void each_record_is_told_as_read(_unused_ void **state)
     int n = told.n_read;
     put_node("n3");
     cordon("n3");
-    show_all();
+    show(&etcd);
     assert_int_equal(told.n_read, n + 2);
-    delete_key("/sdtrain/lab/nodes/n3");
-    show_all();
+    (void)delete_key("/sdtrain/lab/nodes/n3");
+    show(&etcd);
     assert_int_equal(told.n_read, n + 3);
-    delete_key("/sdtrain/lab/cordons/n3");
-    list_all();
+    (void)delete_key("/sdtrain/lab/cordons/n3");
+    list_again(&etcd);
     assert_int_equal(told.n_read, n + 4);
     settle();
     n = told.n_read;
     pass(10 * USEC_PER_SEC); /* time is not a record */
     leader_configure(leader, &settings);
-    leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, seen.revision);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, newest_revision);
+    lose_election();
     assert_int_equal(told.n_read, n);
 }
 
@@ -626,7 +612,8 @@ static void the_core_does_not_hear_of_what_was_read_beside_the_watch(_unused_ vo
     settle();
     char *text = node_record_encode(&node, NULL);
     const int before = told.n_observed, n_ticks = told.n_ticks;
-    leader_note_record(leader, "/sdtrain/lab/nodes/beside", text, strlen(text), seen.revision + 9);
+    leader_note_record(leader, "/sdtrain/lab/nodes/beside", text, strlen(text),
+                       newest_revision + 9);
     free(text);
     assert_int_equal(told.n_observed, before + 1);
     assert_int_equal(told.n_ticks, n_ticks);

@@ -69,10 +69,10 @@ static void who_leads_and_who_does_not_is_said(_unused_ void **state)
     (void)snprintf(text, sizeof(text), "leading TERM=%lld", (long long)term);
     expect_said(text);
     expect_said("cluster lab read, 0 records");
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    lose_election();
     (void)snprintf(text, sizeof(text), "leadership lost TERM=%lld", (long long)term);
     expect_said(text);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    lose_election();
     expect_said("leadership lost"); /* the line is logged only once */
 }
 
@@ -82,13 +82,13 @@ static void who_is_deposed_says_so(_unused_ void **state)
     char text[64];
     begin();
     const int64_t term = leader_view(leader).term;
-    delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN);
+    (void)delete_key(LEADER_KEY);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     (void)snprintf(text, sizeof(text), "deposed, as the store says TERM=%lld", (long long)term);
     expect_said(text);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    lose_election();
     assert_int_equal(n_said("leadership lost"), 0);
 }
 
@@ -133,18 +133,11 @@ static void a_standstill_is_explained(_unused_ void **state)
     assert_true(n_said("again in 29 s") + n_said("again in 30 s") == 1);
 }
 
-static void put_leader(const char *key, const LeaderRecord *record)
-{
-    char *text = leader_record_encode(record, NULL);
-    put_text(key, text);
-    free(text);
-}
-
 static void each_of_the_dead_is_named(_unused_ void **state)
 {
     LeaderRecord dead = {.name = "d", .journal = "/var/d", .version = "1", .state = LEADER_UP};
     put_leader("/sdtrain/lab/leader/1", &dead);
-    list_all();
+    list_again(&etcd);
     dead = (LeaderRecord){.name = "e",
                           .journal = "/var/e",
                           .version = "1",
@@ -152,15 +145,14 @@ static void each_of_the_dead_is_named(_unused_ void **state)
                           .deaths = 1,
                           .before = {{.name = "d", .journal = "/var/d", .at_usec = 86400000000}},
                           .n_before = 1};
-    delete_key("/sdtrain/lab/leader/1");
-    show_all();
+    (void)delete_key("/sdtrain/lab/leader/1");
+    show(&etcd);
     put_leader("/sdtrain/lab/leader/2", &dead);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    show_all();
-    delete_key("/sdtrain/lab/leader/2");
-    show_all();
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    const int64_t term = enter_election();
+    show(&etcd);
+    (void)delete_key("/sdtrain/lab/leader/2");
+    show(&etcd);
+    win_election(term);
     expect_said("the last ones d at 1970-01-02T00:00:00Z (journal /var/d), then e at "
                 "2023-11-14T22:30:00Z (journal /var/e); trying again");
 }
@@ -188,8 +180,8 @@ static void another_history_is_told_with_both(_unused_ void **state)
 {
     begin();
     settle();
-    seen.on_history(&(EtcdHistory){.cluster = 0xa1, .revision = 90},
-                    &(EtcdHistory){.cluster = 0xb2, .revision = 30}, leader);
+    etcd.on_history(&(EtcdHistory){.cluster = 0xa1, .revision = 90},
+                    &(EtcdHistory){.cluster = 0xb2, .revision = 30}, etcd.userdata);
     expect_said("revision 30 after 90, cluster b2 after a1; it was restored");
     assert_int_equal(told.n_ended, 1);
     assert_int_equal(told.ended, -ERESTART);
@@ -199,10 +191,10 @@ static void a_record_that_cannot_be_read_is_named(_unused_ void **state)
 {
     begin();
     settle();
-    put_text("/sdtrain/lab/nodes/n1", "no record");
-    show_all();
+    (void)put("/sdtrain/lab/nodes/n1", "no record", 0);
+    show(&etcd);
     assert_int_equal(n_said("/sdtrain/lab/nodes/n1"), 1);
-    put_text("/sdtrain/lab/what/is-it", "{}"); /* a kind of another version: not for the core */
+    (void)put("/sdtrain/lab/what/is-it", "{}", 0); /* a kind of another version: not for the core */
     settle();
     assert_non_null(find("/sdtrain/lab/what/is-it"));
 }
@@ -210,11 +202,11 @@ static void a_record_that_cannot_be_read_is_named(_unused_ void **state)
 static void a_decision_without_an_outcome_names_its_job(_unused_ void **state)
 {
     begin();
-    answer(under_way(false), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     assert_int_equal(n_said("outcome unknown, reading again: "), 1);
     assert_int_equal(n_said("JOB=a"), 1);
     pass(USEC_PER_SEC);
-    answer(under_way(true), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_READ), LOST_BEFORE);
     expect_said("cannot read the cluster again: ");
     settle();
     forget_lines();
@@ -302,15 +294,15 @@ static void expect_now(const char *text)
 static void a_replay_decides_the_same(_unused_ void **state)
 {
     begin();
-    answer(under_way(false), LOST_AFTER);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_AFTER);
     pass(USEC_PER_SEC);
     settle();
     assert_int_equal(generation(), 1);
     cordon("n1");
     settle();
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    delete_key(LEADER_KEY);
-    show_all();
+    lose_election();
+    (void)delete_key(LEADER_KEY);
+    show(&etcd);
     pass(20 * USEC_PER_SEC);
     settings.core.start_deadline_usec = 3 * USEC_PER_SEC;
     leader_configure(leader, &settings);
@@ -327,7 +319,7 @@ static void a_replay_decides_the_same(_unused_ void **state)
 /* Each line carries the time of its event. */
 static void each_line_has_its_time(_unused_ void **state)
 {
-    list_all();
+    list_again(&etcd);
     elect();
     expect_now("\"leading\"");
     pass(1234567);
@@ -335,18 +327,18 @@ static void each_line_has_its_time(_unused_ void **state)
     expect_now("\"config\"");
     pass(1234567);
     put_node("n1");
-    show_all();
+    show(&etcd);
     expect_now("/nodes/n1");
     put_node("n2");
     put_job("a");
-    show_all();
+    show(&etcd);
     pass(5 * USEC_PER_MSEC);
     expect_now("\"decision\"");
     pass(1234567);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     expect_now("\"outcome\"");
     pass(1234567);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    lose_election();
     expect_now("\"deposed\"");
 }
 

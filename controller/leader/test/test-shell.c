@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-shell.c - the leader's shell with nothing real around it: etcd, the loop and the clock are those of
- * testing-store.h. So the shell may also run in a simulator, and here answers are lost and the watch is late at any
+ * testing-memory.h. So the shell may also run in a simulator, and here answers are lost and the watch is late at any
  * moment. */
 #include "base/memory.h"
 #include "controller/core/step/survey.h"
@@ -13,11 +13,9 @@
 static void a_leader_reads_decides_and_writes(_unused_ void **state)
 {
     put_node("n1");
-    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
-    put_text(LEADER_KEY, seen.introduced);
-    seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
+    win_election(enter_election());
     assert_int_equal(told.n_leads, 0); /* the leader has not read the cluster yet */
-    list_all();
+    list_again(&etcd);
     assert_int_equal(told.n_loaded, 1);
     assert_int_equal(told.n_leads, 1);
     put_node("n2");
@@ -25,7 +23,7 @@ static void a_leader_reads_decides_and_writes(_unused_ void **state)
     settle();
     assert_int_equal(generation(), 1);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED] + told.n_answers[OUTCOME_UNKNOWN], 0);
-    list_all();
+    list_again(&etcd);
     assert_int_equal(told.n_loaded, 1);
     put_node("new");
     settle();
@@ -41,7 +39,7 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
     const int before = told.n_ticks;
     for (int i = 3; i < 7; i++) {
         put_node((char[]){'n', (char)('0' + i), '\0'});
-        (void)show_one();
+        (void)show_one(&etcd, NULL);
     }
     assert_in_range(told.n_ticks - before, 1,
                     2); /* a tick for the first node; the core may want a second one */
@@ -54,9 +52,9 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
 static void all_that_can_be_decided_is(_unused_ void **state)
 {
     begin_two();
-    seen.n_txns = 0;
-    list_all(); /* shows both changes at once */
-    assert_int_equal(seen.n_txns, 2);
+    etcd.n_begun[CALL_TXN] = 0;
+    list_again(&etcd); /* shows both changes at once */
+    assert_int_equal(etcd.n_begun[CALL_TXN], 2);
     settle();
 }
 
@@ -65,24 +63,24 @@ static void an_older_read_takes_nothing_away(_unused_ void **state)
 {
     char key[KEY_MAX];
     begin_two();
-    show_all();
+    show(&etcd);
     pass(5 * USEC_PER_MSEC);
-    EtcdCall *second = last_under_way(false);
-    answer(under_way(false), LOST_BEFORE);
+    EtcdCall *second = newest_call(&etcd, CALL_TXN);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     pass(USEC_PER_SEC);
-    EtcdCall *older = under_way(true);
+    EtcdCall *older = oldest_call(&etcd, CALL_READ);
     take_snapshot(older);
     cordon("n1");
     answer(second, LOST_BEFORE);
     pass(USEC_PER_SEC);
-    EtcdCall *newer = last_under_way(true);
+    EtcdCall *newer = newest_call(&etcd, CALL_READ);
     assert_ptr_not_equal(newer, older);
     answer(newer, GIVEN);
     assert_true(is_cordoned("n1"));
     answer(older, GIVEN);
     assert_true(is_cordoned("n1"));
-    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* the cordon is still known, so its end is noticed */
+    (void)delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_again(&etcd); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
     settle();
 }
@@ -93,26 +91,26 @@ static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
 {
     begin();
     for (int i = 0; i < 9; i++) {
-        const int before = seen.n_reads;
-        answer(under_way(false), LOST_BEFORE);
+        const int before = etcd.n_begun[CALL_READ];
+        answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
         pass((20ULL << MIN(i, 6)) * USEC_PER_MSEC - 2 * USEC_PER_MSEC);
-        assert_int_equal(seen.n_reads, before);
+        assert_int_equal(etcd.n_begun[CALL_READ], before);
         pass(4 * USEC_PER_MSEC);
-        assert_int_equal(seen.n_reads, before + 1);
-        answer(under_way(true), GIVEN);
+        assert_int_equal(etcd.n_begun[CALL_READ], before + 1);
+        answer(oldest_call(&etcd, CALL_READ), GIVEN);
         pass(5 * USEC_PER_MSEC);
     }
     settle();
     assert_int_equal(generation(), 1);
     while (told.n_answers[OUTCOME_UNKNOWN] < 10) { /* a deadline causes the next decision */
-        const int before = seen.n_txns;
+        const int before = etcd.n_begun[CALL_TXN];
         pass(USEC_PER_SEC);
-        if (seen.n_txns > before)
-            answer(under_way(false), LOST_BEFORE);
+        if (etcd.n_begun[CALL_TXN] > before)
+            answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     }
-    const int before = seen.n_reads;
+    const int before = etcd.n_begun[CALL_READ];
     pass(22 * USEC_PER_MSEC);
-    assert_int_equal(seen.n_reads, before + 1);
+    assert_int_equal(etcd.n_begun[CALL_READ], before + 1);
     settle();
 }
 
@@ -123,14 +121,14 @@ static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ vo
     char key[KEY_MAX];
     begin();
     cordon("n1");
-    answer(under_way(false), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     pass(USEC_PER_SEC);
-    EtcdCall *read = under_way(true);
+    EtcdCall *read = oldest_call(&etcd, CALL_READ);
     take_snapshot(read);
     answer(read, GIVEN);
     assert_true(is_cordoned("n1"));
-    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all();
+    (void)delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_again(&etcd);
     assert_false(is_cordoned("n1"));
     NodeSurvey node;
     assert_true(cluster_survey_node(leader_view(leader).cluster, 1, &node)); /* both nodes exist */
@@ -143,26 +141,26 @@ static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **s
     char key[KEY_MAX];
     begin();
     cordon("n1");
-    show_all();
+    show(&etcd);
     assert_true(is_cordoned("n1"));
     (void)key_of("lab", KEY_CORDONS, "n1", key);
-    delete_key(key);
+    (void)delete_key(key);
     cordon("n1");
-    delete_key(key);
+    (void)delete_key(key);
     IncidentRecord incident = {.id = "a-1", .job = "a", .cause = "node-lost", .at_usec = 1};
     PUT(incident_record, &incident, KEY_INCIDENTS, "a-1");
-    delete_key(key_of("lab", KEY_INCIDENTS, "a-1", key));
-    answer(under_way(false), LOST_BEFORE);
+    (void)delete_key(key_of("lab", KEY_INCIDENTS, "a-1", key));
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_false(is_cordoned("n1"));
-    while (show_one()) {
+    while (show_one(&etcd, NULL)) {
         assert_false(is_cordoned("n1"));
         assert_null(cluster_find_incident(leader_view(leader).cluster, "a-1"));
     }
     /* A cordon that is newer than the read counts. */
     cordon("n1");
-    show_all();
+    show(&etcd);
     assert_true(is_cordoned("n1"));
 }
 
@@ -171,35 +169,35 @@ static void a_list_that_is_older_than_a_read_takes_nothing_away(_unused_ void **
 {
     char key[KEY_MAX];
     begin();
-    const int64_t before = seen.revision;
+    const int64_t before = newest_revision;
     cordon("n1");
-    answer(under_way(false), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_true(is_cordoned("n1"));
-    list_until(before);
+    list_until(&etcd, before);
     assert_true(is_cordoned("n1"));
-    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* the cordon is still known, so its end is noticed */
+    (void)delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_again(&etcd); /* the cordon is still known, so its end is noticed */
     assert_false(is_cordoned("n1"));
 }
 
 static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **state)
 {
     begin();
-    const int before = seen.n_txns;
-    put_text("/sdtrain/lab/phases/a",
-             "{}"); /* the key of the decision's guard existed for a moment */
-    delete_key("/sdtrain/lab/phases/a");
-    put_text("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value);
-    answer(under_way(false), GIVEN);
+    const int before = etcd.n_begun[CALL_TXN];
+    (void)put("/sdtrain/lab/phases/a", "{}",
+              0); /* the key of the decision's guard existed for a moment */
+    (void)delete_key("/sdtrain/lab/phases/a");
+    (void)put("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value, 0);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     pass(USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before); /* no new decision before the read */
-    answer(under_way(true), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_TXN], before); /* no new decision before the read */
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     pass(5 * USEC_PER_MSEC);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_int_equal(told.n_answers[OUTCOME_DONE], 1);
     assert_int_equal(generation(), 1);
 }
@@ -207,15 +205,15 @@ static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **st
 static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
 {
     begin();
-    answer(under_way(false), LOST_AFTER);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_AFTER);
     assert_int_equal(told.n_answers[OUTCOME_UNKNOWN], 1);
     assert_int_equal(generation(), 1);
-    const int before = seen.n_txns;
+    const int before = etcd.n_begun[CALL_TXN];
     pass(USEC_PER_SEC);
-    answer(under_way(true), LOST_BEFORE); /* the read has no answer either */
+    answer(oldest_call(&etcd, CALL_READ), LOST_BEFORE); /* the read has no answer either */
     pass(USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before);
-    answer(under_way(true), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_TXN], before);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     settle();
     assert_int_equal(generation(), 1);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 0);
@@ -224,16 +222,16 @@ static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
 static void another_ones_key_deposes(_unused_ void **state)
 {
     begin();
-    delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN);
+    (void)delete_key(LEADER_KEY);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
-    const int before = seen.n_txns;
+    const int before = etcd.n_begun[CALL_TXN];
     settle();
     pass(100 * USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before);
+    assert_int_equal(etcd.n_begun[CALL_TXN], before);
     assert_int_equal(generation(), 0);
 }
 
@@ -243,15 +241,15 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
     begin();
     char *text = strdup(find(LEADER_KEY)->value);
     cordon("n1");
-    delete_key(LEADER_KEY);
-    put_text(LEADER_KEY, text);
+    (void)delete_key(LEADER_KEY);
+    (void)put(LEADER_KEY, text, 0);
     free(text);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     pass(USEC_PER_SEC);
-    answer(under_way(true), GIVEN);
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
-    assert_true(show_one()); /* the watch only shows what was before the removal */
+    assert_true(show_one(&etcd, NULL)); /* the watch only shows what was before the removal */
     pass(USEC_PER_SEC);
     assert_int_equal(leader_view(leader).term, 0);
 }
@@ -259,11 +257,11 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
 static void an_old_list_deposes_nobody(_unused_ void **state)
 {
     begin();
-    answer(under_way(false), LOST_BEFORE);
+    answer(oldest_call(&etcd, CALL_TXN), LOST_BEFORE);
     pass(USEC_PER_SEC);
-    EtcdCall *read = under_way(true);
-    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
-    delete_key(LEADER_KEY);
+    EtcdCall *read = oldest_call(&etcd, CALL_READ);
+    lose_election();
+    (void)delete_key(LEADER_KEY);
     take_snapshot(read);
     elect();
     answer(read, GIVEN);
@@ -275,20 +273,20 @@ static void an_old_list_deposes_nobody(_unused_ void **state)
 static void without_its_lease_it_does_not_lead(_unused_ void **state)
 {
     begin();
-    seen.on_lease(ETCD_LEASE_LOST, 1, leader);
+    notify_lost(&etcd);
     const LeaderView view = leader_view(leader);
-    assert_false(view.has_lease || seen.has_candidate);
+    assert_false(view.has_lease || election.has_candidate);
     assert_int_equal(view.term, 0);
-    const int before = seen.n_txns;
-    delete_key(LEADER_KEY);
-    answer(under_way(false), GIVEN); /* refused by the term's guard */
+    const int before = etcd.n_begun[CALL_TXN];
+    (void)delete_key(LEADER_KEY);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN); /* refused by the term's guard */
     assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     settle();
     put_node("n3");
     settle();
     pass(100 * USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before);
+    assert_int_equal(etcd.n_begun[CALL_TXN], before);
     elect(); /* elected again */
     settle();
     assert_int_equal(generation(), 1);
@@ -301,11 +299,11 @@ static void it_says_that_it_leaves(_unused_ void **state)
     settle();
     leader_leave(leader);
     leader_leave(leader);
-    answer(under_way(false), GIVEN);
+    answer(oldest_call(&etcd, CALL_TXN), GIVEN);
     assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
-    assert_int_equal(seen.n_revoked, 1);
     assert_int_equal(told.n_ended, 0);
-    answer(under_way(false), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_REVOKE], 1);
+    answer(oldest_call(&etcd, CALL_REVOKE), GIVEN);
     assert_int_equal(told.n_ended, 1);
     assert_int_equal(told.ended, 0);
     pass(100 * USEC_PER_SEC);
@@ -329,19 +327,18 @@ static void it_leaves_without_etcd(_unused_ void **state)
 
 static void without_a_lease_it_leaves_at_once(_unused_ void **state)
 {
-    list_all();
+    list_again(&etcd);
     leader_leave(leader);
     assert_int_equal(told.n_ended, 1);
-    assert_int_equal(seen.n_revoked, 0);
+    assert_int_equal(etcd.n_begun[CALL_REVOKE], 0);
 }
 
 static void who_leaves_does_not_begin_to_lead(_unused_ void **state)
 {
-    list_all();
+    list_again(&etcd);
     leader_leave(leader);
-    seen.on_elected(true, LEADER_KEY, ++seen.revision, seen.userdata);
-    put_text(LEADER_KEY, seen.introduced);
-    show_all();
+    win_election(enter_election());
+    show(&etcd);
     assert_int_equal(told.n_leads, 0);
     answer_all();
 }
@@ -349,7 +346,7 @@ static void who_leaves_does_not_begin_to_lead(_unused_ void **state)
 static void another_history_ends_it(_unused_ void **state)
 {
     const EtcdHistory was = {.cluster = 1, .revision = 9}, is = {.cluster = 1, .revision = 3};
-    seen.on_history(&was, &is, leader);
+    etcd.on_history(&was, &is, etcd.userdata);
     assert_int_equal(told.n_ended, 1);
     assert_int_equal(told.ended, -ERESTART);
 }
@@ -357,9 +354,9 @@ static void another_history_ends_it(_unused_ void **state)
 static void a_denied_transaction_has_it_ask_for_its_rights(_unused_ void **state)
 {
     begin();
-    const int before = seen.n_asks;
-    answer(under_way(false), DENIED);
-    assert_true(seen.n_asks > before);
+    const int before = etcd.n_begun[CALL_RIGHTS];
+    answer(oldest_call(&etcd, CALL_TXN), DENIED);
+    assert_true(etcd.n_begun[CALL_RIGHTS] > before);
     settle();
     pass(USEC_PER_SEC);
     settle();
@@ -371,12 +368,12 @@ static void time_alone_is_a_reason_to_decide(_unused_ void **state)
 {
     begin();
     settle();
-    const int before = seen.n_txns;
+    const int before = etcd.n_begun[CALL_TXN];
     pass(settings.core.start_deadline_usec - USEC_PER_SEC);
-    assert_int_equal(seen.n_txns, before);
+    assert_int_equal(etcd.n_begun[CALL_TXN], before);
     assert_int_equal(told.n_stalled, 0);
     pass(30 * USEC_PER_SEC);
-    assert_true(seen.n_txns > before);
+    assert_true(etcd.n_begun[CALL_TXN] > before);
     assert_int_equal(told.n_stalled, 0); /* a tick in time does not count as late */
 }
 
@@ -386,7 +383,7 @@ static void a_loop_that_comes_late_says_so(_unused_ void **state)
     settle();
     stall(settings.core.start_deadline_usec + USEC_PER_SEC);
     put_node("n3");
-    show_all();
+    show(&etcd);
     assert_true(told.n_stalled > 0);
 }
 
@@ -402,18 +399,19 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         char key[KEY_MAX];
         (void)snprintf(key, sizeof(key), "/sdtrain/lab/%s/a", all[i]);
-        delete_key(key);
+        (void)delete_key(key);
     }
-    const int before = seen.n_reads;
-    show_all();
+    const int before = etcd.n_begun[CALL_READ];
+    show(&etcd);
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before + 1); /* one read serves all records that did not fit */
-    answer(under_way(true), LOST_BEFORE);
+    assert_int_equal(etcd.n_begun[CALL_READ],
+                     before + 1); /* one read serves all records that did not fit */
+    answer(oldest_call(&etcd, CALL_READ), LOST_BEFORE);
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before + 2); /* the leader reads again */
-    const int decided = seen.n_txns;
-    answer(under_way(true), GIVEN);
-    assert_int_equal(seen.n_txns, decided + 1); /* the core decides at once */
+    assert_int_equal(etcd.n_begun[CALL_READ], before + 2); /* the leader reads again */
+    const int decided = etcd.n_begun[CALL_TXN];
+    answer(oldest_call(&etcd, CALL_READ), GIVEN);
+    assert_int_equal(etcd.n_begun[CALL_TXN], decided + 1); /* the core decides at once */
     settle();
     assert_true(cluster_survey_job(leader_view(leader).cluster, 0, &job));
     assert_string_equal(job.name, "b");
@@ -426,16 +424,16 @@ static void new_settings_are_shown_and_used(_unused_ void **state)
     (void)snprintf(settings.introduction.admit, sizeof(settings.introduction.admit), "n1");
     settings.core.start_deadline_usec = 5 * USEC_PER_SEC;
     leader_configure(leader, &settings);
-    assert_non_null(strstr(seen.introduced, "\"n1\""));
+    assert_non_null(strstr(election.introduced, "\"n1\""));
     settle();
-    const int before = seen.n_txns;
+    const int before = etcd.n_begun[CALL_TXN];
     pass(10 * USEC_PER_SEC);
-    assert_true(seen.n_txns > before); /* the new deadline is over */
+    assert_true(etcd.n_begun[CALL_TXN] > before); /* the new deadline is over */
 }
 
 static void the_view_is_told_every_two_seconds(_unused_ void **state)
 {
-    list_all();
+    list_again(&etcd);
     const int before = told.n_views;
     pass(10 * USEC_PER_SEC);
     assert_in_range(told.n_views - before, 5, 6);

@@ -7,10 +7,118 @@
 
 #include <string.h>
 
+#define REAL_SEC UINT64_C(1700000000) /* CLOCK_REALTIME is ahead of the other clocks by this */
+
+Etcd etcd;
 Leader *leader;
 LeaderSettings settings;
 Journal *journal;
 struct ShellTold told;
+
+/* ---- records of other clients ---- */
+
+void put_node(const char *name)
+{
+    NodeRecord node = {.machine_id = "m", .incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.name, sizeof(node.name), "%s", name);
+    PUT(node_record, &node, KEY_NODES, name);
+}
+
+void put_job(const char *name)
+{
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":1,\"max\":2},"
+                   "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
+                   "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],"
+                   "\"empty_text\":\"file:///d/empty.npy\"},"
+                   "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":100},"
+                   "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
+                   name);
+    SpecRecord spec = {.spec = text, .submitted_usec = 1};
+    DesiredRecord desired = {.min = 1, .max = 2};
+    PUT(spec_record, &spec, KEY_SPECS, name);
+    PUT(desired_record, &desired, KEY_DESIRED, name);
+}
+
+void cordon(const char *node)
+{
+    CordonRecord record = {.n_causes = 1, .causes = {{.mode = CORDON_CORDON, .since_usec = 1}}};
+    (void)snprintf(record.node, sizeof(record.node), "%s", node);
+    PUT(cordon_record, &record, KEY_CORDONS, node);
+}
+
+void put_leader(const char *key, const LeaderRecord *record)
+{
+    char *text = leader_record_encode(record, NULL);
+    (void)put(key, text, 0);
+    free(text);
+}
+
+/* ---- the election ---- */
+
+struct Election election;
+
+int etcd_election_new(_unused_ Etcd *client, _unused_ const char *prefix, const char *value,
+                      _unused_ EtcdLease *lease, EtcdElectionHandler handler, void *userdata,
+                      EtcdElection **ret)
+{
+    election =
+        (struct Election){.introduced = strdup(value), .on_elected = handler, .userdata = userdata};
+    *ret = (EtcdElection *)&election;
+    return 0;
+}
+
+/* Returns the candidate's key. */
+static const char *own_key(void)
+{
+    static char key[KEY_MAX];
+    (void)snprintf(key, sizeof(key), "/sdtrain/lab/leader/%llx", (long long)lease_of(&etcd));
+    return key;
+}
+
+void etcd_election_change(_unused_ EtcdElection *candidate, const char *value)
+{
+    free(election.introduced);
+    election.introduced = strdup(value);
+    if (find(own_key()))
+        (void)put(own_key(), value, lease_of(&etcd));
+}
+
+void etcd_election_lease_changed(_unused_ EtcdElection *candidate, EtcdLeaseState state,
+                                 _unused_ int64_t lease)
+{
+    election.has_candidate = state != ETCD_LEASE_LOST;
+    if (state == ETCD_LEASE_LOST)
+        lose_election();
+}
+
+EtcdElection *etcd_election_free(_unused_ EtcdElection *candidate)
+{
+    free(election.introduced);
+    election.introduced = NULL;
+    return NULL;
+}
+
+int64_t enter_election(void)
+{
+    if (!lease_of(&etcd))
+        grant(&etcd);
+    return put(own_key(), election.introduced, lease_of(&etcd));
+}
+
+void win_election(int64_t term) { election.on_elected(true, own_key(), term, election.userdata); }
+void lose_election(void) { election.on_elected(false, LEADER_KEY, 0, election.userdata); }
+
+void elect(void)
+{
+    const int64_t term = enter_election();
+    win_election(term);
+    show(&etcd);
+    assert_int_equal(leader_view(leader).term, term);
+}
+
+/* ---- the Leader ---- */
 
 static void on_loaded(_unused_ void *userdata) { told.n_loaded++; }
 static void on_view_changed(_unused_ void *userdata)
@@ -46,7 +154,7 @@ static void on_answered(_unused_ void *userdata, const Decision *decision, Outco
     told.n_answers[outcome]++;
     told.begun_usec = begun_usec;
     assert_null(decision->world.runs); /* the core lends the runs for one step */
-    assert_int_equal(at, outcome == OUTCOME_UNKNOWN ? 0 : seen.revision);
+    assert_int_equal(at, outcome == OUTCOME_UNKNOWN ? 0 : newest_revision);
 }
 static void on_shown(_unused_ void *userdata, int64_t at) { told.shown = at; }
 static void on_ended(_unused_ void *userdata, int r)
@@ -73,7 +181,10 @@ static bool draw(void *ret, size_t n)
 static int set_up_jobs(size_t n_jobs)
 {
     Error err = ERROR_INIT;
-    store_begin();
+    memory_begin();
+    ahead_usec = REAL_SEC * USEC_PER_SEC;
+    gather_usec = 5 * USEC_PER_MSEC;
+    etcd = (Etcd){.range = "/sdtrain/lab/"};
     told = (struct ShellTold){0};
     settings = (LeaderSettings){
         .cluster = "lab",
@@ -81,7 +192,10 @@ static int set_up_jobs(size_t n_jobs)
         .core = cluster_config_default,
         .limits = {.nodes = 8, .jobs = n_jobs, .reports = 32, .incidents = 201, .requests = 8},
         .introduction = {.name = "c", .max_nodes = 8, .max_jobs = (int)n_jobs}};
-    const LeaderNeeds needs = {.draw = draw, .journal = journal};
+    const LeaderNeeds needs = {.event = memory_loop,
+                               .etcd = &etcd,
+                               .draw = draw,
+                               .journal = journal};
     const LeaderEvents events = {.loaded = on_loaded,
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,
@@ -91,6 +205,7 @@ static int set_up_jobs(size_t n_jobs)
                                  .shown = on_shown,
                                  .ended = on_ended};
     assert_int_equal(leader_new(&needs, &settings, &events, &leader, &err), 0);
+    assert_int_equal(etcd_lease_ttl_sec(etcd.lease), 10);
     answer_all(); /* the requests about rights */
     return 0;
 }
@@ -101,7 +216,8 @@ int set_up_two(_unused_ void **state) { return set_up_jobs(2); }
 int tear_down(_unused_ void **state)
 {
     leader = leader_free(leader);
-    store_end();
+    assert_null(etcd.on_history);
+    memory_end();
     return 0;
 }
 
@@ -115,28 +231,17 @@ bool is_cordoned(const char *name)
     return false;
 }
 
-/* Makes the Leader the first in the election. */
-void elect(void)
-{
-    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
-    show_all();
-    assert_int_equal(leader_view(leader).term, term);
-}
-
 /* Begins to lead, with two nodes and a job whose first world is about to be written. */
 void begin(void)
 {
-    list_all();
+    list_again(&etcd);
     elect();
     put_node("n1");
     put_node("n2");
     put_job("a");
-    show_all();
+    show(&etcd);
     pass(5 * USEC_PER_MSEC);
-    (void)under_way(false);
+    (void)oldest_call(&etcd, CALL_TXN);
 }
 
 int64_t generation(void)
@@ -157,7 +262,7 @@ int64_t generation(void)
 void begin_two(void)
 {
     const DesiredRecord stop = {.state = DESIRED_STOPPED, .min = 1, .max = 2};
-    list_all();
+    list_again(&etcd);
     elect();
     for (int i = 1; i < 5; i++)
         put_node((char[]){'n', (char)('0' + i), '\0'});
@@ -174,35 +279,50 @@ void begin_two(void)
 int64_t stand_still(void)
 {
     LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};
-    char *text = leader_record_encode(&dead, NULL);
-    put_text("/sdtrain/lab/leader/1", text);
-    free(text);
-    list_all();
-    delete_key("/sdtrain/lab/leader/1");
-    show_all();
+    put_leader("/sdtrain/lab/leader/1", &dead);
+    list_again(&etcd);
+    (void)delete_key("/sdtrain/lab/leader/1");
+    show(&etcd);
     dead = (LeaderRecord){.name = "e", .version = "1", .state = LEADER_UP, .deaths = 1};
-    text = leader_record_encode(&dead, NULL);
-    put_text("/sdtrain/lab/leader/2", text);
-    free(text);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    show_all();
-    delete_key("/sdtrain/lab/leader/2");
-    show_all();
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    put_leader("/sdtrain/lab/leader/2", &dead);
+    const int64_t term = enter_election();
+    show(&etcd);
+    (void)delete_key("/sdtrain/lab/leader/2");
+    show(&etcd);
+    win_election(term);
     settle();
     assert_int_equal(leader_view(leader).term, 0);
     assert_true(leader_view(leader).is_still);
     return term;
 }
 
-int deaths_told(void)
+/* Shows one revision at each turn of the loop. */
+static int on_turn(sd_event_source *source, _unused_ uint64_t usec, _unused_ void *userdata)
+{
+    return show_one(&etcd, NULL) ? sd_event_source_set_enabled(source, SD_EVENT_ONESHOT) : 0;
+}
+
+void resume(void)
+{
+    sd_event_source *turn;
+    (void)sd_event_add_time(memory_loop, &turn, CLOCK_BOOTTIME, clock_boottime_usec(), 0, on_turn,
+                            NULL);
+    pass(0);
+    (void)sd_event_source_disable_unref(turn);
+}
+
+LeaderRecord own_record(void)
 {
     Error err = ERROR_INIT;
     LeaderRecord record;
-    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
-                                          &err),
-                     0);
+    const size_t n = strlen(election.introduced);
+    assert_int_equal(leader_record_decode("it", election.introduced, n, &record, &err), 0);
+    return record;
+}
+
+int deaths_told(void)
+{
+    LeaderRecord record = own_record();
     const int ret = record.deaths;
     leader_record_clear(&record);
     return ret;

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-shell.h - the program around a Leader whose loop, clock and etcd are those of testing-store.h.
+/* testing-shell.h - the program around a Leader of cluster "lab" whose loop, clock and etcd are those of
+ * testing-memory.h; the test plays the election.
  *
  * Ownership: tear_down() frees the Leader, and fails the test if the Leader has left a timer, request or handler
  *            behind.
- * Units:     *_usec is the store's time.
+ * Units:     *_usec is microseconds of testing-memory.h's clock.
  * Errors:    none: anything that goes wrong ends the test.
  * Threads:   main thread only.
  */
 #pragma once
 
+#include "cluster/keys.h"
 #include "cluster/records.h"
 #include "controller/leader/leader.h"
-#include "controller/leader/test/testing-store.h"
+#include "etcd/test/testing-memory.h"
 
+/* This candidate's key in the election, while it holds its first lease. */
+#define LEADER_KEY "/sdtrain/lab/leader/4e"
+
+extern Etcd etcd;
 extern Leader *leader;
 extern LeaderSettings settings;
 /* The test's own journal, into which the next Leader records; NULL: nothing is recorded. */
@@ -32,6 +38,35 @@ int set_up(void **state);
 int set_up_two(void **state);
 int tear_down(void **state);
 
+/* ---- records that other clients write; the watch shows them later ---- */
+
+#define PUT(prefix, record, kind, name)                                                            \
+    do {                                                                                           \
+        char _key[KEY_MAX];                                                                        \
+        char *_text = prefix##_encode(record, NULL);                                               \
+        (void)put(key_of("lab", kind, name, _key), _text, 0);                                      \
+        free(_text);                                                                               \
+    } while (0)
+
+/* These put a node of one slot, a job of one or two ranks, a cordon, and a candidate's record under any key. */
+void put_node(const char *name);
+void put_job(const char *name);
+void cordon(const char *node);
+void put_leader(const char *key, const LeaderRecord *record);
+
+/* ---- the election ---- */
+
+extern struct Election {
+    char *introduced; /* the value that the election was last given to write */
+    bool has_candidate;
+    EtcdElectionHandler on_elected;
+    void *userdata; /* passed to on_elected */
+} election;
+
+/* Puts the candidate's key, on its lease, which is granted if there is none. Returns the term that would begin. */
+int64_t enter_election(void);
+void win_election(int64_t term);
+void lose_election(void);
 /* Makes the Leader the first in the election. */
 void elect(void);
 /* Begins to lead, with two nodes and a job whose first world is about to be written. */
@@ -40,6 +75,8 @@ void begin(void);
 void begin_two(void);
 /* Lets two leaders die on the same records, so that this one stands still. Returns its term. */
 int64_t stand_still(void);
+/* Ends a stall: due timers and waiting events of the watch run by their priority. */
+void resume(void);
 
 /* Checks that every change of the view was reported. */
 void expect_view_is_told(void);
@@ -47,5 +84,7 @@ void expect_view_is_told(void);
 bool is_cordoned(const char *node);
 /* Returns the generation of job a's world in etcd; 0: it has none. */
 int64_t generation(void);
-/* Returns the number of deaths in the Leader's own record. */
+/* Returns the record that the Leader introduces itself with; the caller must clear it. */
+LeaderRecord own_record(void);
+/* Returns the number of deaths in this record. */
 int deaths_told(void);
