@@ -67,8 +67,8 @@ int main(int n, char **words)
         return 127;
     }
     if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG,
-                    SIGKILL); /* when a test has run out of time, ctest kills only measure-test */
+        /* The test ends with measure-test, which ctest kills when the test has run out of time. */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         return become(words + 2);
     }
     int status = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ops/packages with SDTRAIN_INSTALL=no: nothing is installed or fetched, and what is missing is named."""
+"""ops/packages with SDTRAIN_INSTALL=no: nothing is installed or fetched, and what is missing is named. Options that ops/test refuses."""
 import os
 import pathlib
 import shutil
@@ -62,6 +62,11 @@ class Packages(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("SDTRAIN_INSTALL=no: gdb", said)
         self.assertEqual(self.called(), "")
+
+    def test_a_part_of_the_tests_is_not_recorded(self):
+        for words in (["--quick"], ["-R", "x"]):
+            status, said = self.run_("ops/test", "--record", *words)
+            self.assertEqual((status, said), (2, "ops/test: --record is of all tests: not with --quick or -R\n"))
 
     def test_what_must_download_is_refused(self):
         for flag in ("--interop", "--full-size", "--packages"):

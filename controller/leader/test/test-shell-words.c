@@ -135,24 +135,19 @@ static void a_standstill_is_explained(_unused_ void **state)
 
 static void each_of_the_dead_is_named(_unused_ void **state)
 {
-    LeaderRecord dead = {.name = "d", .journal = "/var/d", .version = "1", .state = LEADER_UP};
-    put_leader("/sdtrain/lab/leader/1", &dead);
-    list_again(&etcd);
-    dead = (LeaderRecord){.name = "e",
-                          .journal = "/var/e",
-                          .version = "1",
-                          .state = LEADER_UP,
-                          .deaths = 1,
-                          .before = {{.name = "d", .journal = "/var/d", .at_usec = 86400000000}},
-                          .n_before = 1};
-    (void)delete_key("/sdtrain/lab/leader/1");
-    show(&etcd);
-    put_leader("/sdtrain/lab/leader/2", &dead);
-    const int64_t term = enter_election();
-    show(&etcd);
-    (void)delete_key("/sdtrain/lab/leader/2");
-    show(&etcd);
-    win_election(term);
+    const LeaderRecord first = {.name = "d",
+                                .journal = "/var/d",
+                                .version = "1",
+                                .state = LEADER_UP};
+    const LeaderRecord second = {
+        .name = "e",
+        .journal = "/var/e",
+        .version = "1",
+        .state = LEADER_UP,
+        .deaths = 1,
+        .before = {{.name = "d", .journal = "/var/d", .at_usec = 86400000000}},
+        .n_before = 1};
+    (void)follow_two_deaths(&first, &second);
     expect_said("the last ones d at 1970-01-02T00:00:00Z (journal /var/d), then e at "
                 "2023-11-14T22:30:00Z (journal /var/e); trying again");
 }

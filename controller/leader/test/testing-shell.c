@@ -275,21 +275,26 @@ void begin_two(void)
     PUT(desired_record, &stop, KEY_DESIRED, "b");
 }
 
-/* Lets two leaders die on the same records, so that this one stands still. Returns its term. */
-int64_t stand_still(void)
+int64_t follow_two_deaths(const LeaderRecord *first, const LeaderRecord *second)
 {
-    LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};
-    put_leader("/sdtrain/lab/leader/1", &dead);
+    put_leader("/sdtrain/lab/leader/1", first);
     list_again(&etcd);
     (void)delete_key("/sdtrain/lab/leader/1");
     show(&etcd);
-    dead = (LeaderRecord){.name = "e", .version = "1", .state = LEADER_UP, .deaths = 1};
-    put_leader("/sdtrain/lab/leader/2", &dead);
+    put_leader("/sdtrain/lab/leader/2", second);
     const int64_t term = enter_election();
     show(&etcd);
     (void)delete_key("/sdtrain/lab/leader/2");
     show(&etcd);
     win_election(term);
+    return term;
+}
+
+int64_t stand_still(void)
+{
+    const LeaderRecord first = {.name = "d", .version = "1", .state = LEADER_UP};
+    const LeaderRecord second = {.name = "e", .version = "1", .state = LEADER_UP, .deaths = 1};
+    const int64_t term = follow_two_deaths(&first, &second);
     settle();
     assert_int_equal(leader_view(leader).term, 0);
     assert_true(leader_view(leader).is_still);

@@ -73,7 +73,9 @@ void elect(void);
 void begin(void);
 /* Gives two jobs a world each, then requests both jobs to stop. */
 void begin_two(void);
-/* Lets two leaders die on the same records, so that this one stands still. Returns its term. */
+/* Lets two leaders with these records lead and die in turn, and then elects the Leader. Returns its term. */
+int64_t follow_two_deaths(const LeaderRecord *first, const LeaderRecord *second);
+/* Lets two leaders die on the same records, so that the Leader decides nothing for now. Returns its term. */
 int64_t stand_still(void);
 /* Ends a stall: due timers and waiting events of the watch run by their priority. */
 void resume(void);
