@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-internal.h - the inside of a Dataset, for the files that make and read one; other files use dataset.h.
  *
+ * Units: bytes, samples. Errors: as dataset.h.
  * Ownership: a Dataset owns its streams, cache and event count. A SampleRead of dataset_begin() borrows the Dataset.
- * Units:     bytes, samples.
- * Errors:    as dataset.h.
  * Threads:   the mutex protects the streams' shards, all SampleReads, the budget and planes. A thread does not hold it
  *            while it waits. The caller of dataset_begin(), dataset_expect(), dataset_decode() and sample_read_*()
  *            holds it, except before dataset_open() returns.
@@ -41,7 +40,7 @@ struct Dataset {
     bool has_mutex;
     pthread_mutex_t mutex;
     ReadBudget budget; /* shared by all streams */
-    float *planes;     /* [n_latents]: scratch of dataset_decode(), the latents as stored, CHW */
+    float *planes;     /* [n_latents]: scratch of dataset_decode() for the latents as stored, CHW */
 };
 
 /* Decides for which streams whole shards should be fetched in advance (docs/internals/data.md). The rank reads the

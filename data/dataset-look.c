@@ -20,7 +20,7 @@ enum {
 /* The first shard that has samples. Every other shard that is read must have the same columns. */
 typedef struct FirstLook {
     const char *source;
-    bool only; /* stop at the first shard with samples: the text of index.json may be cut */
+    bool only; /* stop at the first shard with samples, since index.json may be cut */
     size_t seen;
     uint64_t n_samples, n_bytes; /* sums over the shards seen; n_bytes: raw and compressed files */
     MdsEntry entry;

@@ -2,8 +2,7 @@
 /* dataset-look.h - inspects a job's data before the job starts, without a cluster and without a compact index (for
  * sdctl).
  *
- * Ownership: values.
- * Units:     samples.
+ * Ownership: values. Units: samples.
  * Errors:    -EINVAL naming the key, the column and the column's type: a retry cannot help; the store's errors.
  */
 #pragma once

@@ -37,12 +37,13 @@ typedef struct DatasetSources {
     bool has_empty_text;
     Hash empty_text; /* hash of data.empty_text's file */
     size_t n_streams;
-    Hash index[JOB_STREAMS_MAX]; /* each stream's index.json, which holds the shards' hashes */
+    Hash index[JOB_STREAMS_MAX]; /* hash of each stream's index.json and so of its shards */
     /* The hash of each stream's encoder.json, if dataset_terms_read() takes from encoder.json a term that the job file
      * does not give. */
     bool has_encoder[JOB_STREAMS_MAX];
     Hash encoder[JOB_STREAMS_MAX];
 } DatasetSources;
-/* Writes "<empty text or -> <index.json>[+<encoder.json>] ...", the form in the job's record. */
+/* Writes the hashes as they are in the job's record: that of the empty text, or "-" if there is none; then for each
+ * stream a blank, the hash of index.json, and, if it is noted, "+" and the hash of encoder.json. */
 const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX]);
 int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);

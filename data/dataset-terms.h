@@ -21,7 +21,7 @@
 
 typedef struct DatasetTerms {
     char *latents, *text; /* names of columns */
-    char *empty_text_uri; /* NULL: the job drops no caption, and its file names none */
+    char *empty_text_uri; /* NULL: the job drops no caption and its file has no empty_text */
     char *encoder;        /* URI of the first encoder.json; NULL: no stream has an encoder.json */
     DatasetShape shape;   /* shape of the samples, as `encoder` states it */
     /* The hashes that each encoder.json records of the files beside it. */

@@ -47,7 +47,8 @@ static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX +
         json_refuse(r, key, "\"%s\" is not a file of this folder", ret);
 }
 
-/* Reads the hash of a file beside encoder.json. An older version of sdprep wrote no hashes. */
+/* Reads the hash that encoder.json notes for another file of its folder. An older version of sdprep wrote no
+ * hashes. */
 static void get_noted(JsonReader *files, const char *name, NotedHash *ret)
 {
     if (!files->object || !json_object_get(files->object, name))

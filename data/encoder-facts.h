@@ -5,8 +5,7 @@
  * name only a file of its own folder. Unknown keys are ignored; a key that changes the meaning of other keys comes with
  * a higher version.
  *
- * Ownership: values.
- * Units:     as DatasetShape.
+ * Ownership: values. Units: as DatasetShape.
  * Errors:    -EINVAL naming file, key and value, also for a newer version; the store's errors.
  * Source:    docs/reference/encoder-json.md.
  */

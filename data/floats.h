@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* floats.h - converts an array's numbers to floats, which must be finite.
  *
- * Ownership: none.
- * Units:     n: numbers.
+ * Ownership: none. Units: n: numbers.
  * Errors:    -EBADMSG: a number is not finite. -EINVAL: the numbers' type is not supported.
  */
 #pragma once

@@ -55,7 +55,8 @@ int index_origin_parse(const char *name, const char *text, size_t n_bytes, Index
     return r;
 }
 
-/* The text does not hold the URI: a URI may hold bytes that JSON cannot, and a copy of the dataset has another URI. */
+/* Writes the text of an IndexOrigin. The dataset's URI is not in it: a URI may hold bytes that JSON cannot, and a copy
+ * of the dataset has another URI. */
 int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 {
     char hash[HASH_TEXT_BYTES];
@@ -80,7 +81,7 @@ typedef struct Copy {
     /* `cache` belongs to the service and is not named by the job, so its errors are not those of the job. */
     bool of_service;
     char name[CACHE_NAME_MAX + 1];
-    int fd; /* only this process writes to the file */
+    int fd; /* the file, to which only this process writes */
 } Copy;
 
 const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1])
@@ -139,8 +140,8 @@ static int leave_cache(Copy *copy, Error *err)
                        store_uri(copy->store));
 }
 
-/* Reports whether an operator must repair the folder. Other errors may be temporary, and the index is then kept
- * elsewhere. */
+/* Reports whether an operator must repair what the error is about. Any other error may be temporary: then the index is
+ * kept elsewhere. */
 static bool is_for_people(int r)
 {
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR;
@@ -364,7 +365,7 @@ static Cache *cache_of_service(void)
 {
     const char *folders = getenv("CACHE_DIRECTORY");
     Cache *cache = NULL;
-    Error ignored = ERROR_INIT; /* the operator did not ask for this folder in the job */
+    Error ignored = ERROR_INIT; /* the job does not name this folder: it may be unusable */
     if (!folders || *folders != '/')
         return NULL;
     _cleanup_free_ char *first = strndup(folders, strcspn(folders, ":"));

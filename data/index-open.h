@@ -16,7 +16,7 @@
  * fetch an index.json of gigabytes to know that the index belongs to it. Without INDEX_ORIGIN, or if it names another
  * version, index.json is fetched and hashed.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: functions that return an Index give it to the caller; index_origin_format() gives the caller a text to
  *            free.
  * Units:     bytes.

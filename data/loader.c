@@ -30,7 +30,7 @@
 
 enum {
     SLOTS_MAX = 64,
-    EXPECTED_TOGETHER = 64, /* samples whose shards are announced in one step */
+    EXPECTED_TOGETHER = 64, /* limit of the samples whose shards one call of expect() announces */
 };
 
 typedef struct LoaderSlot { /* the grains of one step */

@@ -7,11 +7,10 @@
  * deviation 1 over the demo's pictures, as a VAE's scaled latents are. Decoding gives a coarse picture; encoding that
  * picture gives the same latents.
  *
+ * Errors: none. Threads: any; pure.
  * Ownership: the caller's buffers.
  * Units:     pixels in [-1, 1], planes of R, G, B; latents in planes. Heights and widths are those of the picture, and
  *            multiples of CODEC_BLOCK.
- * Errors:    none.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -15,7 +15,7 @@ struct HashedText {
     float *tables; /* [HASHED_TEXT_TOKENS + 3][dim]: positions, then begin, end, padding */
 };
 
-/* With these weights, the sum of word and position still has variance 1. */
+/* Factors of a word's and a position's numbers, whose variance is 1. Their weighted sum has variance 1, too. */
 static const float word_weight = 0.89442719F, position_weight = 0.44721360F;
 
 static void draw(const void *name, size_t n_bytes, float weight, int dim, float *ret)

@@ -55,7 +55,7 @@ EtcdKeyValue key_value_view(const Pb__KeyValue *kv)
 
 static bool says(const RpcStatus *status, const char *text) { return strstr(status->text, text); }
 
-/* Whether the member refused the request unread because it had no leader. */
+/* Whether the member refused the request without executing it, because the member had no leader. */
 static bool leaderless(const RpcStatus *status)
 {
     return status->code == WIRE_UNAVAILABLE && says(status, "etcdserver: no leader");

@@ -32,7 +32,7 @@ struct EtcdElection {
     bool changed; /* value was changed, but the key may still hold the old value */
     int64_t term;
     unsigned n_failures;
-    /* While the handler runs: its caller's flag, which etcd_election_free() sets. Otherwise NULL. */
+    /* While the handler runs: a flag in notify_change() that etcd_election_free() sets. Otherwise NULL. */
     bool *freed;
 
     ElectionCandidate *candidates;
@@ -136,8 +136,8 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
     if (election->changed) /* the value changed during the write */
         try_later(election, 0);
     if (r == 0) {
-        /* The watch tells the rest, also of a key that was there; unless the key was deleted before
-         * this answer came, hence a look later. */
+        /* The watch reports the key. If the key was deleted before this answer came, there is no report, so
+         * the election looks again later. */
         election->n_failures = 0;
         if (!candidate_find(election, election->key))
             try_later(election, LOOK_AGAIN_MSEC * USEC_PER_MSEC);
@@ -174,7 +174,7 @@ static void on_rewritten(int r, const Error *err, const EtcdTxnResult *result _u
     election->campaign = NULL;
     if (election->changed) /* the value changed during the write */
         try_later(election, 0);
-    if (r == 0) { /* refused: another key was put meanwhile, with the new value */
+    if (r == 0) { /* done; or refused, because another key was put with this value */
         election->n_failures = 0;
         return;
     }

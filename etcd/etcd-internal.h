@@ -49,7 +49,7 @@ struct Etcd {
     sd_event *event;
     sd_event_source *watchdog; /* timer that searches for silent endpoints while an rpc waits */
     uint64_t timeout_usec;     /* deadline of a unary call */
-    uint64_t silence_usec;     /* the client leaves an endpoint that owes an answer for this time */
+    uint64_t silence_usec;     /* an endpoint that owes an answer is left after this silence */
 
     Endpoint endpoints[ETCD_ENDPOINTS_MAX];
     size_t n_endpoints, current; /* current: index of the endpoint in use */

@@ -4,11 +4,10 @@
  * Each call runs the client's sd_event loop until its answer has arrived or its deadline has passed;
  * the loop serves its other sources meanwhile. Must not be called from a callback.
  *
+ * Units: as in etcd.h. Threads: the loop's thread.
  * Ownership: the caller owns the answer: etcd_answer_free(). Keys and values are copies.
- * Units:     as in etcd.h.
  * Errors:    as in etcd.h's callbacks; -ECANCELED if the loop was stopped meanwhile. A
  *            transaction whose compares did not hold returns 0, with succeeded = false.
- * Threads:   the loop's thread.
  */
 #pragma once
 

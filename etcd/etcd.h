@@ -35,7 +35,7 @@ typedef struct EtcdElection EtcdElection;
 
 typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
-    const char *ca_file, *cert_file, *key_file; /* PEM; ca_file: TLS; all three files: mTLS */
+    const char *ca_file, *cert_file, *key_file; /* PEM; ca_file turns on TLS, all three mTLS */
     /* A name that every member's certificate contains; NULL: each endpoint's own host. */
     const char *tls_name;
     const char *user, *password; /* etcd authentication; NULL for none */
@@ -132,7 +132,7 @@ typedef struct EtcdTxnResult {
 typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *result,
                                void *userdata);
 
-/* Runs the ops if all compares hold; without compares, always runs the ops. There may be 120 ops and 120 compares. */
+/* Runs the ops if all compares hold; without compares, always runs the ops. The maximum is 120 ops and 120 compares. */
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
@@ -183,8 +183,8 @@ int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *
                    EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);
 DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
-/* A watch generates deletes only of keys that it delivered itself. For a caller that also reads keys by other means:
- * the number of lists so far, and whether the watch has delivered a key that still exists. */
+/* A watch generates deletes only of keys that it delivered itself. A caller that also reads keys by other means needs:
+ * how often the watch has read all its keys, and whether it has delivered `key` and not its deletion. */
 uint64_t etcd_watch_lists(const EtcdWatch *watch);
 bool etcd_watch_knows(const EtcdWatch *watch, const char *key);
 bool etcd_watch_connected(const EtcdWatch *watch); /* whether the stream is open */

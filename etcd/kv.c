@@ -60,7 +60,7 @@ static Pb__RangeRequest get_request(const Get *get)
         const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
         assert(last->n_kvs > 0); /* get_answered() refuses an empty page that is not the last */
         request.key = last->kvs[last->n_kvs - 1]->key;
-        request.key.len++; /* with its NUL, the next possible key */
+        request.key.len++; /* a key and a NUL byte is the next possible key */
     }
     return request;
 }
@@ -83,7 +83,8 @@ static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
     if (strstr(err->text, "larger than max") && get->limit > 1) {
         get->limit /= 2;
     } else if (r == -ESTALE && get->n_pages > 0) {
-        get_forget_pages(get); /* the revision was compacted between two pages: read a later one */
+        /* The revision was compacted between two pages: read all pages again, at a later revision. */
+        get_forget_pages(get);
     } else {
         call->user.range(r, err, NULL, call->userdata);
         return;
@@ -108,7 +109,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
-    if (page->more && page->n_kvs == 0) { /* the next page has no first key */
+    if (page->more && page->n_kvs == 0) { /* the next page would begin behind no key */
         Error cut = ERROR_INIT;
         message_free(message);
         call->user.range(cut_short(call, &cut), &cut, NULL, call->userdata);

@@ -118,8 +118,8 @@ static int grant_start(EtcdLease *lease)
 
 /* ---- renewal ---- */
 
-/* Ends the attempt. An unanswered witness is only detached, not cancelled: its member still owes an answer, and the
- * client leaves that member with all its streams if it stays silent. */
+/* Ends the attempt. An unanswered witness is only detached, not cancelled: so the watchdog still notices if its member
+ * stays silent, and the client then leaves the member with all its streams. */
 static void end_attempt(EtcdLease *lease, int r)
 {
     assert(lease->waiting);
@@ -141,7 +141,7 @@ static void conclude(EtcdLease *lease)
     assert(lease->waiting && id != 0);
     if (!lease->answered || !lease->witnessed)
         return;
-    if (lease->answered_term != lease->witnessed_term) { /* the leader has changed in between */
+    if (lease->answered_term != lease->witnessed_term) { /* the answers are of two leaders */
         end_attempt(lease, -EAGAIN);
         try_again_soon(lease);
         return;
@@ -194,7 +194,7 @@ static void on_witness(void *userdata, ProtobufCMessage *message)
     EtcdLease *lease = userdata;
     const Pb__RangeResponse *answer = (const Pb__RangeResponse *)message;
 
-    assert(lease->waiting && lease->witness); /* an older witness is detached */
+    assert(lease->waiting && lease->witness); /* only the newest witness is attached */
     lease->witnessed = true;
     lease->witnessed_term = answer->header ? answer->header->raft_term : 0;
     message_free(message);

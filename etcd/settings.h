@@ -4,10 +4,9 @@
  * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. Settings that are
  * neither in the daemon's file nor on its command line come from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
  *
+ * Units: none. Threads: any.
  * Ownership: fixed buffers; the options borrow them.
- * Units:     none.
  * Errors:    -EINVAL and errors of files, with "<source>: <key>: <what is wrong>".
- * Threads:   any.
  */
 #pragma once
 
@@ -34,7 +33,7 @@ typedef struct EtcdSettings {
         SETTING_OF(TEXT, "etcd_user", member.user, "user of etcd's authentication"),               \
         SETTING_OF(FILE, "etcd_password_file", member.password_file, "file with its password")
 
-/* Fills in the values of the environment. To be called before the file and the command line are read. */
+/* Takes values from the environment. To be called before the file and the command line are read. */
 int etcd_settings_begin(EtcdSettings *ret, Error *err);
 /* Checks the final settings, and reads the password. source names the origin of the settings in errors: "command line",
  * or the file. */

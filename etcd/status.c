@@ -18,7 +18,11 @@ static void on_status_answer(EtcdCall *call, int r, const Error *err, ProtobufCM
         call->user.status(r, err, NULL, call->userdata);
         return;
     }
-    const Pb__StatusResponse *answer = (const Pb__StatusResponse *)message;
+    Pb__StatusResponse *answer = (Pb__StatusResponse *)message;
+    /* before a text is cut: half a secret would stay */
+    secret_set_take_out(&call->etcd->secrets, answer->version);
+    for (size_t i = 0; i < answer->n_errors; i++)
+        secret_set_take_out(&call->etcd->secrets, answer->errors[i]);
     EtcdStatus status = {
         .member = answer->header ? answer->header->member_id : 0,
         .leader = answer->leader,
@@ -32,8 +36,6 @@ static void on_status_answer(EtcdCall *call, int r, const Error *err, ProtobufCM
                          answer->errors[i]);
         used = MIN(used + (size_t)n, sizeof(status.errors) - 1);
     }
-    secret_set_take_out(&call->etcd->secrets, status.errors);
-    secret_set_take_out(&call->etcd->secrets, status.version);
     call->user.status(0, &ERROR_INIT, &status, call->userdata);
     message_free(message);
 }

@@ -256,7 +256,7 @@ static void list_start(EtcdWatch *watch)
 
 static EtcdEvent event_view(const Pb__Event *event)
 {
-    if (!event->kv) /* etcd never sends this; revision 0 is skipped as old */
+    if (!event->kv) /* etcd never sends such an event; revision 0 is skipped as old */
         return (EtcdEvent){.kv = {.key = "", .value = ""}};
     return (EtcdEvent){.kind = event->type == PB__EVENT__EVENT_TYPE__DELETE ? ETCD_EVENT_DELETE
                                                                             : ETCD_EVENT_PUT,

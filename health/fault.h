@@ -5,10 +5,7 @@
  * catalogues, the agents of EKS, AzNHC and awsome-distributed-training, as far as they agree. Where they differ, a
  * fault that can spoil results isolates the node, and a fault that only slows it makes it suspect.
  *
- * Ownership: rows are constants.
- * Units:     none.
- * Errors:    none.
- * Threads:   any; pure.
+ * Ownership: rows are constants. Units: none. Errors: none. Threads: any; pure.
  */
 #pragma once
 

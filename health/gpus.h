@@ -4,10 +4,8 @@
  * Slot i is the i-th GPU in order of PCI address, among all GPUs that were seen since the boot. So a GPU that falls
  * off the bus does not change the slots of the other GPUs.
  *
- * Ownership: values.
- * Units:     none.
+ * Ownership: values. Units: none. Threads: any.
  * Errors:    none: a GPU that cannot be read counts as absent.
- * Threads:   any.
  */
 #pragma once
 

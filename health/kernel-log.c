@@ -315,7 +315,7 @@ static void read_event(JsonReader *r, KernelEvent *e)
     e->xid.code = (int)code;
     int word = (int)xid_word(e->xid.kind, e->xid.code, e->xid.text);
     (void)json_get_choice(r, "word", JSON_OPTIONAL, word_names(), XID_WORDS, &word);
-    (void)json_close(r); /* passes an error of r on to the parent */
+    (void)json_close(r); /* passes an error on to the parent of this reader */
     e->xid.word = (XidWord)word;
     e->first_seq = (uint64_t)first;
     e->last_seq = (uint64_t)last;
@@ -330,7 +330,7 @@ static void read_program(JsonReader *r, KernelProgram *p)
     (void)json_get_text(r, "pci", JSON_REQUIRED, p->pci, sizeof(p->pci));
     (void)json_get_text(r, "submission", JSON_REQUIRED, p->submission, sizeof(p->submission));
     (void)json_get_int(r, "boot_usec", JSON_REQUIRED, 0, INT64_MAX, &boot_usec);
-    (void)json_close(r); /* passes an error of r on to the parent */
+    (void)json_close(r); /* passes an error on to the parent of this reader */
     p->code = (int)code;
     p->boot_usec = (uint64_t)boot_usec;
 }

@@ -67,8 +67,8 @@ typedef struct KernelLog {
     KernelProgram programs[KERNEL_LOG_PROGRAMS_MAX]; /* the oldest first */
     size_t n_programs;
     int noted; /* number of events that need no action */
-    char note
-        [XID_TEXT_MAX]; /* the last such event, for people: "Xid 45 on 0000:dc:00, caused by Xid 149" */
+    /* the last event that needs no action: "Xid 45 on 0000:dc:00, caused by Xid 149" */
+    char note[XID_TEXT_MAX];
     PciAddress pending; /* the GPU of a message that may go on in the next records */
     uint64_t pending_seq;
     uint64_t lost;     /* number of records that were overwritten before they were read */

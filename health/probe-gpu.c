@@ -32,7 +32,7 @@ typedef struct GpuLook {
     ProbeResult *result;
     const Nvml *nvml;
     Gpus gpus;                   /* all GPUs seen since the boot */
-    uint64_t seen, lost;         /* slots whose GPU is checked, whose GPU fails; bit i is slot i */
+    uint64_t seen, lost;         /* slots with a checked GPU, with a failed GPU; bit i is slot i */
     uint64_t throttled;          /* slots throttled for reasons that are compared between GPUs */
     double elapsed_sec;          /* time since the last run; 0: unknown */
     const json_t *before;        /* counters of the last run; NULL: that run was in another boot */
@@ -83,7 +83,7 @@ static bool good(GpuLook *l, NvmlReturn r, const char *what)
         break;
     }
     if (l->lost & bit)
-        return false; /* reported already */
+        return false; /* an error of this GPU was already reported */
     l->lost |= bit;
     if (r == NVML_ERROR_GPU_IS_LOST)
         find_gpu_fault(l, FAULT_GPU_LOST, "%s: NVML says that the GPU is lost", l->name);

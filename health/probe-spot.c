@@ -171,7 +171,7 @@ static void recall(const ProbeContext *context, Memory *ret)
     const char *notice = json_string_value(json_object_get(state, "notice"));
     if (!boot_id || strcmp(boot_id, context->boot_id) != 0)
         return;
-    (void)probe_recall(state, "silences", &ret->silences); /* absent: 0 */
+    (void)probe_recall(state, "silences", &ret->silences); /* stays 0 if absent */
     if (notice && probe_recall(state, "noticed_usec", &ret->noticed_usec))
         (void)snprintf(ret->notice, sizeof(ret->notice), "%s", notice);
 }

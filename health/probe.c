@@ -47,7 +47,7 @@ void probe_find_fault(ProbeResult *result, FaultCode fault, int slot, const char
     finding->slot = slot;
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(finding->text, sizeof(finding->text), format, ap); /* may be cut */
+    (void)vsnprintf(finding->text, sizeof(finding->text), format, ap); /* a long text is cut */
     va_end(ap);
 }
 

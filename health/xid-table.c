@@ -47,9 +47,9 @@ static const XidRow table[] = {
     {XID_GPU, 140, 140, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS"},
     {XID_GPU, 142, 142, XID_ANY, XID_RESET, "EKS"},
     {XID_GPU, 143, 143, XID_ANY, XID_RESET, "catalogue: reset; EKS"},
-    /* NVLink, from Blackwell on: the same code is either daily work or a dead link. The catalogue has an action for
-     * each subcode, and all subcodes of severity Fatal need a reset. gpud once treated Nonfatal as Fatal, and had to
-     * undo it. */
+    /* NVLink, from Blackwell on: the same code is either routine or a dead link. The catalogue has an action for
+     * each subcode, and all subcodes of severity Fatal need a reset. gpud once treated Nonfatal as Fatal, which was
+     * an error. */
     {XID_GPU, 144, 150, XID_WORD_FATAL, XID_RESET, "catalogue: reset, by severity; gpud"},
     {XID_GPU, 144, 150, XID_WORD_NONFATAL, XID_NOTE, "catalogue: ignore, by severity; gpud"},
     {XID_GPU, 144, 150, XID_ANY, XID_NOTE, "catalogue: by severity; no word, no severity"},
@@ -142,7 +142,7 @@ XidAction xid_action(const XidOverrides *overrides, XidKind kind, int code, XidW
 {
     const XidRow *row = best_of(table, ELEMENTSOF(table), kind, code, word);
     if (row && row->action == XID_CURED)
-        return XID_CURED; /* no setting keeps a cured fault */
+        return XID_CURED; /* no setting can replace this action */
     const XidRow *own = best_of(overrides->rows, overrides->n, kind, code, word);
     return own ? own->action : row ? row->action : XID_SUSPECT;
 }

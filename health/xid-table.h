@@ -39,7 +39,7 @@ typedef enum XidWord {
 
 typedef enum XidAction {
     XID_NOTE,    /* counted and shown */
-    XID_PROGRAM, /* a program's fault: a note; several programs' faults make a GPU suspect */
+    XID_PROGRAM, /* a program's fault: noted; faults of several programs make the GPU suspect */
     XID_SUSPECT, /* makes the node suspect; for "contact support" and for unknown codes */
     XID_RESET,   /* drain at the next checkpoint, then reset the GPU */
     XID_REBOOT,  /* isolate the node, then reboot it */

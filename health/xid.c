@@ -198,7 +198,7 @@ static bool is_of_driver(const char *text, const char *end, const char *driver,
     const char *p = text + n;
     if ((size_t)(end - text) <= n || memcmp(text, driver, n) != 0)
         return false;
-    while (p < end && isdigit((unsigned char)*p)) /* the number in "nvidia-nvswitch3" */
+    while (p < end && isdigit((unsigned char)*p)) /* skips the number in "nvidia-nvswitch3" */
         p++;
     if (p == end || *p != ' ' || pci_address_parse(p + 1, (size_t)(end - p - 1), ret_pci) < 0)
         return false;

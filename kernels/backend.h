@@ -7,10 +7,9 @@
  * A backend in a shared object (kernels/module.h) contains its own copy of base/, whose log and fault points are not
  * initialised. The program passes its own functions for the log and the fault points to the backend as a KernelsHost.
  *
+ * Units: as kernels.h. Threads: as kernels.h.
  * Ownership: tables are static and constant; a KernelsHost outlives the last call that the process makes.
- * Units:     as kernels.h.
  * Errors:    as kernels.h. No C++ exception leaves a function of the table.
- * Threads:   as kernels.h.
  */
 #pragma once
 

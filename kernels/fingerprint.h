@@ -5,10 +5,7 @@
  * number of threads may add to it. A term is the finalizer of splitmix64, applied to the word and its place, so that an
  * exchange of two words changes the fingerprint.
  *
- * Ownership: none.
- * Units:     words of 4 bytes.
- * Errors:    none.
- * Threads:   any; pure.
+ * Ownership: none. Units: words of 4 bytes. Errors: none. Threads: any; pure.
  */
 #pragma once
 

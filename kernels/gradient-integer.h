@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient-integer.h - how one gradient is converted to an integer, on every kind of device.
  *
- * Ownership: none.
+ * Ownership: none. Errors: none. Threads: any; pure.
  * Units:     a maximum is the bit pattern of |g|; an exponent e means 2^e.
- * Errors:    none.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -140,7 +140,8 @@ typedef enum Lane {
 void device_send(Device *device, Lane lane, void *to, const void *from, size_t n_bytes);
 void device_fetch(Device *device, Lane lane, void *to, const void *from, size_t n_bytes);
 
-/* A position in a lane: reached when everything queued there before is done. {0} is always reached. */
+/* A position in a lane. A fence is reached when everything that was queued on the lane before it is done. {0} is always
+ * reached. */
 typedef struct Fence {
     Lane lane;
     uint64_t serial;
@@ -158,10 +159,11 @@ int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 
 /* A kernel, or an operation of a library, that was queued on LANE_COMPUTE. */
 typedef struct DeviceLaunch {
-    /* the kernel's, or the operation's in the plans; exists as long as the device */
+    /* the kernel's name, or the operation's name in the plans; the text exists as long as the device */
     const char *name;
-    double usec;        /* the time from the end of the launch before to the end of this launch */
-    double bytes, flop; /* the least that a library's operation of this shape needs; 0: a kernel */
+    double usec; /* the time from the end of the previous launch to the end of this launch */
+    /* The fewest bytes and floating-point operations that a library's operation of this shape needs; 0: a kernel. */
+    double bytes, flop;
 } DeviceLaunch;
 
 /* Times each of the next n_max launches; with 0 stops timing. Times recorded before are discarded. A CPU times nothing:
@@ -180,7 +182,7 @@ int device_time_graph(Device *device, void (*put)(void *userdata), void *userdat
 
 /* ---- gradients of parameters ---- */
 
-/* The order in which an operation leaves a weight's gradient. */
+/* The order in which an operation stores the elements of a weight's gradient. */
 typedef enum GradientOrder {
     GRADIENT_AS_STATE,      /* [out][in][taps], as the parameter in the state */
     GRADIENT_CHANNELS_LAST, /* [out][taps][in] */
@@ -205,13 +207,12 @@ typedef struct GradientSink {
     SinkKind kind;
     int bits;      /* bits of an integer of SINK_COUNT: 32 or 64 */
     void *to;      /* float, int32_t or int64_t; element 0 is the state's element `first` */
-    int64_t first; /* the state's element that is to[0] */
+    int64_t first; /* the index of element to[0] in the state */
     const int32_t *exponents; /* for SINK_COUNT: one for each tensor, in device memory */
-    uint32_t *maxima;         /* one for each tensor, in device memory, only raised: the largest
-                         sign-cleared bit pattern of g (so NaN > infinity > finite) */
-    const uint32_t
-        *fresh; /* a word in device memory; while it is not 0, SINK_COUNT and SINK_ADD start
-                   from 0 instead of to[i] */
+    /* In device memory: for each tensor the largest bit pattern of |g| so far. NaN > infinity > finite. */
+    uint32_t *maxima;
+    /* A word in device memory. While the word is not 0, SINK_COUNT and SINK_ADD start from 0 instead of to[i]. */
+    const uint32_t *fresh;
 } GradientSink;
 
 /* The weights of one operation: elements [offset, offset + n) of the state. They consist of n_tensors tensors with
@@ -223,7 +224,7 @@ typedef struct GradientPlace {
 } GradientPlace;
 
 size_t gradient_form_bytes(const GradientForm *form);
-/* Converts a gradient of out * in * taps elements in that form to the state's order, and moves it into the sink. */
+/* Converts a gradient, which has the form `form`, to the state's order, and moves it into the sink. */
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink);
 
@@ -252,15 +253,15 @@ typedef struct ConvShape {
     int c_in, c_out;
     int kernel; /* 3 or 1 */
     int stride; /* 1 or 2 */
-    /* Only one column and one row of zeros are added, at the right and at the bottom, and the sides are halved and
-     * rounded down. This is the downsampling of diffusers' AutoencoderKL, F.pad(x, (0, 1, 0, 1)) without padding.
-     * It needs kernel 3 and stride 2. */
+    /* true: only one column of zeros at the right and one row of zeros at the bottom are added, and the sides are
+     * halved and rounded down. This is the downsampling of diffusers' AutoencoderKL, F.pad(x, (0, 1, 0, 1)) without
+     * padding. It needs kernel 3 and stride 2. */
     bool pad_end;
     bool forward_only; /* no backward operation is called, so none gets workspace or needs a plan */
     bool own_kernels;  /* our own kernels compute the shape, regardless of the device's plans */
 } ConvShape;
 
-/* Returns the number of rows (columns) of y if x has `side` of them. */
+/* Returns the number of rows (columns) of y if x has `side` rows (columns). */
 static inline int conv_output_side(const ConvShape *shape, int side)
 {
     return shape->pad_end ? side / 2 : (side - 1) / shape->stride + 1;
@@ -294,8 +295,8 @@ void conv_pack(Conv *conv, const float *weight, void *packed);
  * NULL. residual may be y itself. */
 void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
                   const void *per_image, const void *residual, void *y, void *workspace);
-/* dx = the gradient of x, or dx += it if accumulate is true. weight: the weight that was packed; a backend reads either
- * weight or packed. */
+/* Stores the gradient of x in dx, or adds it to dx if accumulate is true. weight: the weight that was packed; a backend
+ * reads either weight or packed. */
 void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                         void *dx, bool accumulate, void *workspace);
 GradientForm conv_gradient_form(const Conv *conv);
@@ -310,9 +311,9 @@ typedef struct LinearShape {
     int64_t rows;
     int in, out;
     bool forward_only, own_kernels; /* as in ConvShape; also in the shapes below */
-    /* The layer is the columns [first, first + in) of a weight that has `columns` columns: linear_pack() reads these
+    /* The layer uses the columns [first, first + in) of a weight that has `columns` columns: linear_pack() reads these
      * columns, and linear_backward_weight() writes them in dweight. columns 0: the weight has `in` columns. Other
-     * values are allowed only where reads_joined() is true. */
+     * values of `columns` are allowed only where reads_joined() is true. */
     int first, columns;
 } LinearShape;
 
@@ -340,8 +341,8 @@ void linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t 
 typedef struct AttentionShape {
     int n, heads, head_dim;
     int64_t q_tokens, kv_tokens;
-    int q_stride, kv_stride; /* elements from token to token, inside which heads are side by side:
-                                heads * head_dim, or more when q, k, v share rows */
+    int q_stride, kv_stride; /* elements from one token to the next: heads * head_dim, or more
+                                where q, k and v share rows; heads are side by side */
     /* Token i sees only the tokens 0 to i, as in CLIP's text encoder: the scores of later tokens are -infinity before
      * the softmax. The numbers of keys and queries are equal. */
     bool causal;
@@ -366,8 +367,8 @@ void attention_plan_text(const Attention *attention, KernelPass pass, char *text
 
 /* ---- normalisation ---- */
 
-/* Reports whether a GroupNorm's x may be two tensors, and a linear layer some columns of a weight. Then a concatenation
- * that only such operations read is not needed. */
+/* Reports whether a GroupNorm may read x from two tensors, and whether a linear layer may use some columns of a weight.
+ * If so, a concatenation that only such operations would read is not needed. */
 bool reads_joined(const Device *device);
 
 typedef struct GroupNormShape {
@@ -489,9 +490,8 @@ typedef struct StatePlanShape {
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank; /* rank c mod n_ranks computes the squares of chunk c */
-    int n_shards,
-        shard; /* m, v and EMA are shards: the chunks c with c mod n_shards == shard, one after
-                  another, chunk_elements each */
+    /* m, v and EMA are shards: the chunks c with c mod n_shards == shard, one after another, chunk_elements each */
+    int n_shards, shard;
 } StatePlanShape;
 
 typedef struct StatePlan StatePlan;

@@ -31,8 +31,8 @@ static void program_folder(char *ret, size_t size)
         *slash = '\0';
 }
 
-/* Opens a shared object. Returns NULL and the reason if it cannot. Only regular files are opened: on a pipe dlopen()
- * would wait for a writer. */
+/* Opens a shared object. On an error returns NULL, with the reason in `why`. Only regular files are opened: on a pipe
+ * dlopen() would wait for a writer. */
 static void *library_open(const char *path, char *why, size_t size)
 {
     struct stat st;

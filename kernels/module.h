@@ -5,11 +5,10 @@
  * beside the program, in ../lib/sdtrain from there, or at the path in SDTRAIN_CUDA_MODULE. It is never closed, because
  * the memory that it has registered with the driver must not be unmapped.
  *
+ * Units: none. Threads: one at a time.
  * Ownership: the table is the module's, and stays valid.
- * Units:     none.
  * Errors:    -ENODEV with all names that were tried and the loader's reason for each; -EPROTO for a file that is not a
  *            backend, or is a backend of another version.
- * Threads:   one at a time.
  */
 #pragma once
 

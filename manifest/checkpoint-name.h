@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint-name.h - the names of checkpoint folders and of metrics objects in a checkpoint store.
  *
- * Ownership: values.
- * Units:     steps.
+ * Ownership: values. Units: steps.
  * Errors:    -EINVAL: the text is not exactly what the formatting function writes.
  */
 #pragma once

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chunk-layout.h - cuts the flat parameter buffer into chunks and assigns each to a rank.
  *
- * Ownership: values.
+ * Ownership: values. Errors: none.
  * Units:     elements of fp32, chunks, ranks.
- * Errors:    none.
  */
 #pragma once
 

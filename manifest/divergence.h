@@ -25,23 +25,24 @@
 
 enum {
     DIVERGENCE_ALARM = 10, /* at this score training diverges */
-    /* from this score on, the loss's level no longer rises in the warm-up */
+    /* during the warm-up, the loss's level does not rise while the score is at least this */
     DIVERGENCE_DOUBT = 2,
     /* the largest score, so that recovery is seen soon even after a long divergence */
     DIVERGENCE_SCORE_MAX = 20,
     DIVERGENCE_LOSS_FACTOR = 2,  /* the loss's limit is its lowest level times this factor */
     DIVERGENCE_NORM_FACTOR = 30, /* the norm's limit is its present level times this factor */
-    /* the number of first steps, in which the level still settles and does not count as the lowest
-     * level */
+    /* the number of steps of the warm-up, in which the level still settles and does not count as the
+     * lowest level */
     DIVERGENCE_WARM_STEPS = 64,
     DIVERGENCE_TEXT_MAX = 320, /* bytes of divergence_format()'s text, with the final NUL */
 };
 
 typedef struct DivergenceTrack {
-    double level;  /* the running median; 0: no value above 0 was added yet */
-    double lowest; /* during the warm-up: the present level; later: the lowest level since then */
+    double level; /* the running median; 0: no value above 0 was added yet */
+    /* in the warm-up: the present level; later: the lowest level since the warm-up */
+    double lowest;
     double score;
-    int64_t since; /* the step at which the score last left 0 */
+    int64_t since; /* the step at which the score last rose above 0 */
     bool diverges;
 } DivergenceTrack;
 

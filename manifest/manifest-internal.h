@@ -39,7 +39,7 @@ struct Manifest {
     size_t n_committed;
     char divergence[DIVERGENCE_TEXT_MAX]; /* text of divergence_format(); empty: not recorded */
     char step_times[STEP_TIMES_TEXT_MAX]; /* text of step_times_format(); empty: not recorded */
-    /* as manifest_plan_changes() returns it; empty: no change */
+    /* the text that manifest_plan_changes() returns; empty: no change */
     char plan_changes[PLAN_CHANGES_TEXT_MAX];
     Hash hash; /* hash of the manifest's text; manifest_read() sets it */
 };

@@ -350,7 +350,7 @@ static void read_plans(JsonReader *r, Manifest *m)
 {
     JsonReader e = json_get_object(r, "plans", JSON_OPTIONAL);
     if (e.object) {
-        ObjectRecord *o = &m->objects[m->n_objects++]; /* read_objects() allocated space for it */
+        ObjectRecord *o = &m->objects[m->n_objects++]; /* read_objects() allocated the space */
         char key[OBJECT_KEY_MAX];
         int64_t n_bytes = 0;
         o->kind = OBJECT_PLANS;
@@ -383,8 +383,8 @@ static void check_digest(JsonReader *r, const Manifest *m)
                     hash_format(m->digest, recorded_text), hash_format(computed, computed_text));
 }
 
-/* Checks the text against the hash that it contains. No other check of the text exists where no
- * record in etcd holds the hash: after the record was lost, and in a listing. */
+/* Checks the text against the hash that the text contains. This is the only check of the text if no
+ * record in etcd has the hash: after the record was lost, and in a listing. */
 static void check_seal(JsonReader *r, const json_t *root)
 {
     Hash recorded = {0}, computed;

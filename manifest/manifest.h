@@ -7,7 +7,7 @@
  * and its hash is the hash that it records. The reader of the objects checks that their content has
  * the recorded hashes.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: reading gives the caller a Manifest; manifest_free() accepts NULL. All pointers that a
  *            Manifest hands out are borrowed.
  * Units:     steps, bytes.

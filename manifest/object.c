@@ -127,7 +127,7 @@ int object_owner(const ObjectTable *table, const ObjectRecord *record, int world
     switch (record->kind) {
     case OBJECT_WEIGHTS:
         return (int)(record->part % world_size);
-    /* the numbering continues after the weight files, so that the ranks share the work */
+    /* the EMA files are numbered after the weight files, so that the ranks share the work */
     case OBJECT_EMA_WEIGHTS:
         return (int)((table->n_files + record->part) % world_size);
     case OBJECT_MOMENTS:

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state-digest.h - the numbers of a training state that are not tensors, and the digest of the whole state.
  *
+ * Units: steps, samples. Errors: none.
  * Ownership: TrainScalars borrows maxima, unless the struct that contains it says otherwise.
- * Units:     steps, samples.
- * Errors:    none.
  */
 #pragma once
 

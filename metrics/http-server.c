@@ -16,7 +16,8 @@ enum {
     ADDRESS_BYTES = 80,
     REQUEST_BYTES = 8192,
     STREAM_BYTES = 8192, /* piece of a stream that is passed to libmicrohttpd at a time */
-    /* Send buffer of a viewer, for a viewer that does not read; the kernel doubles the value. */
+    /* Size of a viewer's send buffer, which bounds the data that waits for a viewer that does not read. The kernel
+     * doubles the value. */
     SOCKET_BYTES = 32768,
     SILENT_MSEC = 30000, /* time limit for a viewer to acknowledge sent data */
     /* Extra places for connections that are shut down to make room and close in the next run. libmicrohttpd accepts at
@@ -37,7 +38,7 @@ typedef struct Visit {
     bool leaves;              /* the socket is shut down, so the connection no longer counts */
     bool reserved;            /* the request is for a reserved page */
     struct MHD_Connection *connection;
-    HttpAnswer stream; /* the stream of a viewer; next NULL: the visit is not a viewer */
+    HttpAnswer stream; /* the stream of a viewer; stream.next NULL: the visit is not a viewer */
     bool rests;        /* the viewer is suspended, because its stream has no data now */
     const char *at;    /* data of the stream that is not sent yet */
     size_t n_left;

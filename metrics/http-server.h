@@ -11,16 +11,16 @@
  * Connections with finished requests are not counted per address, because a reverse proxy has only one address.
  * HTTP_RESERVED places are only for pages that are `reserved`.
  *
- * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
- * viewers, and more viewers are refused with a text (503), so that there is always room for pages. A viewer stays
- * connected until it disconnects, until its stream ends, or until it has not read available data for HTTP_STALL_SEC.
+ * A page may answer with a stream of server-sent events instead: the connection is then a viewer. At most
+ * HTTP_VIEWERS_MAX connections are viewers, and more viewers are refused with a text (503), so that there is always
+ * room for pages. A viewer stays connected until it disconnects, until its stream ends, or until it has not read
+ * available data for HTTP_STALL_SEC.
  *
+ * Units: seconds; bytes. Threads: loop thread only.
  * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop and borrows the
  *            pages.
- * Units:     seconds; bytes.
  * Errors:    -errno with the address in the text; -EINVAL for a text that is not an address. An error of one connection
  *            ends only that connection.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ enum {
     HTTP_CONNECTIONS_MAX = 48,
     HTTP_VIEWERS_MAX = 32,
     HTTP_RESERVED = 2,
-    HTTP_UNFINISHED_MAX = 16, /* per IPv4 address, or per IPv6 network /64 */
+    HTTP_UNFINISHED_MAX = 16, /* limit per IPv4 address, or per IPv6 network /64 */
     HTTP_CONNECTION_SEC = 5,
     HTTP_STALL_SEC = 10,
 };

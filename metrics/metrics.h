@@ -21,7 +21,7 @@
 typedef enum MetricKind {
     METRIC_GAUGE,
     METRIC_COUNTER,
-    METRIC_SUMMARY, /* only sum and count */
+    METRIC_SUMMARY, /* has only a sum and a count */
     METRIC_HISTOGRAM,
 } MetricKind;
 
@@ -58,7 +58,7 @@ void metrics_know(Metrics *metrics, int family, MetricLabels labels);
 void metrics_add(Metrics *metrics, int family, MetricLabels labels, double by);
 /* Adds one value to a HISTOGRAM. */
 void metrics_observe(Metrics *metrics, int family, MetricLabels labels, double value);
-/* Adds n values to a SUMMARY. */
+/* Adds n values that have this sum to a SUMMARY. */
 void metrics_observe_sum(Metrics *metrics, int family, MetricLabels labels, double sum, uint64_t n);
 
 void metrics_forget_gauges(Metrics *metrics);

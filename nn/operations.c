@@ -168,7 +168,7 @@ ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x)
 
 /* ---- linear ---- */
 
-/* Where x lies in two tensors, each tensor has its own columns of the weight and its own product. The second product is
+/* If x lies in two tensors, each tensor has its own columns of the weight and its own product. The second product is
  * added to the first. */
 int linear_parts(const Tape *tape, const Operation *op, LinearShape parts[2])
 {
@@ -253,8 +253,8 @@ static void linear_release(Operation *op)
         op->kernel.linear[i] = linear_free(op->kernel.linear[i]);
 }
 
-/* If the two parts of a layer have different plan entries, writes the names of both entries without their details,
- * since each part has its own plan. */
+/* The two parts of a layer have separate plans. If their plan entries differ, writes the names of both entries, without
+ * details. */
 static void linear_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];

@@ -5,9 +5,8 @@
  * all other buffers may. The largest buffers are placed first, each into the lowest gap that holds it. That packs well
  * in practice, and the result is the same on every machine.
  *
- * Ownership: the caller's array.
+ * Ownership: the caller's array. Errors: -ENOMEM.
  * Units:     time is the index of a step of the schedule, inclusive at both ends; bytes.
- * Errors:    -ENOMEM.
  * Threads:   any; the only side effect is malloc.
  */
 #pragma once

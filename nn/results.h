@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results.h - the results that an operation of a tape leaves, for observers: their place in memory right after the
  * step, and their names.
+ * Units: elements. Errors: none.
  * Ownership: memory is the tape's.
- * Units:     elements.
- * Errors:    none.
  */
 #pragma once
 

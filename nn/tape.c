@@ -369,7 +369,7 @@ static void pair_sums(Tape *tape)
 }
 
 /* The workspace holds the gradients of one operation's parameters: the weight's, then the bias'. The two functions
- * return the offset of the bias' gradient and the end of both. */
+ * below return the offset of the bias' gradient in the workspace, and the offset after the bias' gradient. */
 static size_t bias_scratch_offset(const Tape *tape, const Operation *op)
 {
     return tape->scratch_offset +
@@ -491,7 +491,7 @@ void tape_bind_output(Tape *tape, ValueId value, void *data)
 void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient)
 {
     assert(tape->values[value].is_bound);
-    /* gradient of an output: it is only read */
+    /* the cast is safe, because the gradient of an output is only read */
     tape->values[value].bound_gradient = (void *)gradient;
 }
 

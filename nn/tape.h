@@ -16,7 +16,7 @@
  * a residual, the residual's gradient is the output's gradient; if the residual's gradient has no earlier writer, both
  * gradients share one buffer and the step costs nothing.
  *
- * Folder:    the defaults of its headers are Threads: the device's.
+ * Folder:    defaults of the headers here: Threads: the device's.
  * Ownership: tape_new() gives the caller a Tape. The tape borrows the Device and the bound memory.
  * Units:     values are NHWC; an image is its own tokens, a text is h = 1, w = tokens.
  * Errors:    emitting never fails by itself: the first error sticks and tape_measure() returns it.
@@ -64,9 +64,9 @@ enum { IN_X, IN_SECOND, IN_RESIDUAL, INPUTS_MAX };
 
 struct Operation {
     const OperationKind *kind;
-    ValueId in
-        [INPUTS_MAX]; /* IN_SECOND: conv's per_image, concat's b, attention's k and v; or the channels after
- those of IN_X, if the device reads a concat's inputs directly */
+    /* IN_SECOND: conv's per_image, concat's b, attention's k and v; or the channels after those of IN_X, if the device
+     * reads a concat's inputs directly. */
+    ValueId in[INPUTS_MAX];
     ValueId out;
     Layer layer;
     union {
@@ -93,7 +93,7 @@ struct Operation {
     /* index of the operation whose backward makes the gradient of this operation's bias; -1: this operation's own
      * backward */
     int maker;
-    /* index of the operation whose bias' gradient this operation's backward makes; -1: none */
+    /* index of another operation, if this operation's backward makes the gradient of that operation's bias; -1: none */
     int made;
     /* index into Tape.buffers of the gradient that the maker writes; NO_BUFFER without a maker */
     int bias_gradient;
@@ -261,10 +261,11 @@ void *tape_saved(const Tape *tape, const Operation *op);
  * none. */
 void *tape_weight_gradient(const Tape *tape, const Operation *op);
 float *tape_bias_gradient(const Tape *tape, const Operation *op);
-/* Returns where backward must write the column sums of the gradient of IN_X, which are the gradient of another
- * operation's bias; NULL if these sums are not wanted. */
+/* Returns where backward must write the sums of the columns of IN_X's gradient. These sums are the gradient of another
+ * operation's bias. NULL: the sums are not wanted. */
 float *tape_sums(const Tape *tape, const Operation *op);
-/* Gives the operation's gradients to the sink. The operation's backward calls it when it has computed them. */
+/* Gives the gradients of the operation's parameters to the sink. The operation's backward calls this function when
+ * these gradients are computed. */
 void tape_take_gradients(const Tape *tape, const Operation *op);
 int64_t value_elements(const Value *value);
 /* Fills in the shape of the layer's one part, or of its two parts if its x lies in two tensors. Returns the number of

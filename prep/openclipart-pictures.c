@@ -24,8 +24,8 @@ static const char *find(const char *p, const char *end, const char *word)
     return p && p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
 }
 
-/* Adds the text between p and end: trimmed, white space joined to one blank, the five entities of XML resolved; ", " is
- * put before a further text. */
+/* Appends the text between p and end to `text`: without white space at its ends, with one blank for each run of white
+ * space, and with the five entities of XML resolved. If `text` is not empty, ", " is put in front. */
 static void add_text(const char *p, const char *end, char *text, size_t *n)
 {
     static const struct {

@@ -12,7 +12,7 @@
 
 enum {
     TAR_SAMPLES = 256,
-    TAR_BYTES = 256 << 20, /* a tar, which is held in memory, ends when it is larger */
+    TAR_BYTES = 256 << 20, /* a tar, which is held in memory, is complete once it is larger */
     KEYS_A_TAR = 10000,    /* img2dataset's keys are tar * 10000 + index */
     PICTURE_BYTES_MAX = 64 << 20,
 };

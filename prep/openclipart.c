@@ -92,7 +92,7 @@ static void make_batch(Batch *batch)
     while (n_threads < CLAMP(n_cpus, 1, THREADS_MAX) - 1 &&
            pthread_create(&threads[n_threads], NULL, make_samples, batch) == 0)
         n_threads++;
-    (void)make_samples(batch); /* this thread works, too: alone, if no other could start */
+    (void)make_samples(batch); /* this thread works, too, and alone if no other could start */
     for (long i = 0; i < n_threads; i++)
         (void)pthread_join(threads[i], NULL); /* cannot fail: joinable threads of this process */
 }

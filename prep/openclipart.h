@@ -9,8 +9,7 @@
  *
  * openclipart_make_raw() instead writes the unchanged picture files and their captions into tars.
  *
- * Ownership: none.
- * Units:     bytes, samples.
+ * Ownership: none. Units: bytes, samples.
  * Errors:    -ENOENT the packages are not installed; -EEXIST out holds a dataset; the store's errors.
  * Threads:   one; decodes on as many threads as there are CPUs, at most 16.
  */
@@ -22,10 +21,10 @@ typedef struct OpenclipartOptions {
     const char *source; /* usually /usr/share/openclipart */
     const char *out;    /* a store's URI, for openclipart_make() */
     const char *raw;    /* a store's URI, for openclipart_make_raw() */
-    int64_t n_samples;  /* number of pictures, spread evenly over all; 0: all */
+    int64_t n_samples;  /* number of pictures to take, evenly spread over source; 0: all pictures */
     int text_dim;
     uint64_t size_limit;     /* largest size of a shard in bytes */
-    const char *compression; /* as MdsWriterOptions */
+    const char *compression; /* see MdsWriterOptions.compression */
 } OpenclipartOptions;
 
 int openclipart_make(const OpenclipartOptions *options, Error *err);

@@ -4,9 +4,8 @@
  * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only paths
  * are stretched, from a width of 1000 units.
  *
+ * Units: as report.h. Errors: none.
  * Ownership: the page is the caller's; an Axis has no pointers.
- * Units:     as report.h.
- * Errors:    none.
  */
 #pragma once
 

@@ -24,9 +24,8 @@ double report_recovery_sec(const IncidentRecord *i)
     return end > i->at_usec ? (double)(end - i->at_usec) * 1e-6 : NAN;
 }
 
-/* Stores the seconds of each phase, 0 if unknown, and returns their sum. The record has all phases except one: "first
- * step", which is joining and the first step. The phase "first step" gets the rest of the time
- * between restore and replay. */
+/* Stores the seconds of each phase, 0 if unknown, and returns their sum. The record has all phases except "first
+ * step": joining and the first step. That phase gets the rest of the time between restore and replay. */
 static double phases_of(const IncidentRecord *n, double ret[PHASES])
 {
     const double known[PHASES] = {n->detect_sec, n->decide_sec,  n->stop_sec,

@@ -5,7 +5,7 @@
  * and cluster.html share page.css and page.js; template.h describes the marks in templates. A page can be read without
  * its script.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: a struct borrows everything that it points to. The caller clears the Page.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0: unknown; *_sec is seconds; NAN: unknown.
  * Errors:    none.

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* State shared by one store_try_all() call and its threads. The last of them frees this state. */
+/* State shared by one store_try_all() call and its threads. The last user frees this state: the call or a thread. */
 typedef struct Trying {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -24,11 +24,13 @@ typedef struct Trying {
     struct TryThread {
         struct Trying *trying;
         StoreTry try;
-        bool done;
+        pthread_t thread;
+        bool done, is_started;
     } of[STORE_TRIES_MAX];
 } Trying;
 
-static atomic_int n_threads; /* threads whose tries have not ended */
+/* A thread was left alone, because its try had not ended at the deadline. */
+static atomic_bool thread_hangs;
 
 static const char try_name[] = ".sdtrain-try-";
 
@@ -171,7 +173,7 @@ const char *store_try_words(const StoreTry *t, size_t max, char *ret)
         return memcpy(ret, text, n + 1);
     if (!answer || strlen(answer) < room)
         answer = text + n - room;
-    while ((*answer & 0xc0) == 0x80) /* the rest of a cut UTF-8 character */
+    while ((*answer & 0xc0) == 0x80) /* skip the rest of a cut UTF-8 character */
         answer++;
     size_t taken = MIN(strlen(answer), room);
     while (taken < strlen(answer) && (answer[taken] & 0xc0) == 0x80)
@@ -206,7 +208,6 @@ static void *run(void *userdata)
     one->try = t;
     one->done = true;
     trying->n_left--;
-    atomic_fetch_sub(&n_threads, 1); /* the rest of the thread uses nothing that exit() destroys */
     (void)pthread_cond_signal(&trying->changed);
     (void)pthread_mutex_unlock(&trying->lock);
     let_go(trying);
@@ -224,18 +225,14 @@ static Trying *start(const StoreTry *tries, size_t n)
     (void)pthread_cond_init(&trying->changed, &monotonic);
     for (size_t i = 0; i < n; i++) {
         struct TryThread *one = &trying->of[i];
-        pthread_t thread;
         one->trying = trying;
         one->try = tries[i];
-        atomic_fetch_add(&n_threads, 1);
-        int r = pthread_create(&thread, NULL, run, one);
-        if (r == 0) {
-            (void)pthread_detach(thread);
+        int r = pthread_create(&one->thread, NULL, run, one);
+        one->is_started = r == 0;
+        if (one->is_started)
             continue;
-        }
         (void)pthread_mutex_lock(&trying->lock);
         one->try.r = error_errno(&one->try.error, -r, "cannot start a thread");
-        atomic_fetch_sub(&n_threads, 1);
         one->done = true;
         trying->n_left--;
         trying->n_users--;
@@ -247,6 +244,7 @@ static Trying *start(const StoreTry *tries, size_t n)
 void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
 {
     struct timespec until;
+    bool hangs[STORE_TRIES_MAX] = {0};
     assert(n <= STORE_TRIES_MAX);
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(timeout_usec / USEC_PER_SEC);
@@ -264,15 +262,23 @@ void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
                                "not done within %llu s: it hangs, or answers slowly",
                                (unsigned long long)(timeout_usec / USEC_PER_SEC));
         tries[i].took_usec = timeout_usec;
+        hangs[i] = true;
+        atomic_store(&thread_hangs, true);
     }
     (void)pthread_mutex_unlock(&trying->lock);
+    /* Libraries clean up as a thread ends, and exit() must not run beside that. */
+    for (size_t i = 0; i < n; i++)
+        if (hangs[i])
+            (void)pthread_detach(trying->of[i].thread);
+        else if (trying->of[i].is_started)
+            (void)pthread_join(trying->of[i].thread, NULL);
     let_go(trying);
 }
 
 void store_try_exit(int code)
 {
     (void)fflush(NULL); /* a failure cannot be reported any more */
-    if (atomic_load(&n_threads) > 0)
+    if (atomic_load(&thread_hangs))
         _exit(code);
     exit(code);
 }

@@ -26,7 +26,7 @@ enum {
 };
 
 typedef enum StoreTryKind {
-    STORE_TRY_READ,   /* there must be a readable index.json */
+    STORE_TRY_READ,   /* checks that index.json can be read */
     STORE_TRY_WRITE,  /* an object is put, read back and deleted */
     STORE_TRY_MARK,   /* like STORE_TRY_WRITE, and then the marker is put */
     STORE_TRY_UNMARK, /* only deletes the marker */
@@ -38,12 +38,14 @@ typedef struct StoreTry {
     /* Key of an object by which other machines recognize the store; "": none. */
     char marker[STORE_TRY_MARKER_MAX];
 
-    int r; /* 0: the store can be used in this way */
+    int r; /* 0: the store can be used as `kind` requires; else -errno */
     Error error;
     uint64_t took_usec;
-    bool lacks_marker; /* STORE_TRY_WRITE: the store has no marker */
-    bool is_missing; /* STORE_TRY_MARK, -ENOENT: the folder does not exist until the first write */
-    bool may_read;   /* STORE_TRY_MARK, -EACCES or -EROFS: the store can be read, but not written */
+    bool lacks_marker; /* STORE_TRY_WRITE found no marker in the store */
+    /* STORE_TRY_MARK failed with -ENOENT: the store's folder does not exist until the first write. */
+    bool is_missing;
+    /* STORE_TRY_MARK failed with -EACCES or -EROFS, but the store can be read. */
+    bool may_read;
 } StoreTry;
 
 /* Sets STORE_TRY_REQUEST_SEC as the deadline of requests of stores that are opened later. To be called before any

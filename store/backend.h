@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend.h - the functions that file:// and s3:// implement; store.c checks arguments and dispatches.
  *
+ * Units: bytes. Threads: as in store.h.
  * Ownership: a backend allocates its own struct with a Store as first member and frees it in
  *            `free`; store.c owns uri, which it sets after `new`.
- * Units:     bytes.
  * Errors:    as in store.h; texts name the object's URI.
- * Threads:   as in store.h.
  */
 #pragma once
 
@@ -35,8 +34,8 @@ typedef struct StoreBackend {
                  size_t *ret_removed, Error *err);
     int (*local_path)(Store *store, const char *key, char *ret, size_t size, Error *err);
     int (*version)(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
-    int (*puts_if_absent)(Store *store, bool *ret,
-                          Error *err); /* NULL: STORE_IF_ABSENT is atomic */
+    /* Implements store_puts_if_absent(); NULL: STORE_IF_ABSENT is atomic in every store of this kind. */
+    int (*puts_if_absent)(Store *store, bool *ret, Error *err);
     /* Each of the following may be NULL: store.c then uses the functions above instead. */
     int (*read_begin)(Store *store, StoreRead *read, Error *err);
     int (*read_wait)(Store *store, StoreRead *read, Error *err);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file-internal.h - the inside of a file:// store, shared by its sources.
  *
- * Ownership: as each field says.
- * Units:     bytes.
- * Errors:    as in store.h.
+ * Ownership: as each field says. Units: bytes. Errors: as in store.h.
  * Threads:   any; `lock` guards the fields that say so.
  */
 #pragma once
@@ -37,7 +35,7 @@ typedef struct KnownFolder {
 
 typedef struct FileStore {
     Store store;
-    char *folder; /* owned */
+    char *folder; /* path of the store's folder; owned by the store */
     pthread_mutex_t lock;
     FileDeferred deferred[DEFERRED_MAX]; /* guarded by lock */
     size_t n_deferred;                   /* guarded by lock */

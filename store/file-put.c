@@ -40,7 +40,7 @@ int file_sync_folder(const char *folder)
     return sync_fd(fd);
 }
 
-/* Syncs a folder that may be on another kind of file system, which may not support fsync of folders. */
+/* Syncs a folder; succeeds without a sync if the file system does not support fsync of folders. */
 static int sync_folder_fd(int fd)
 {
     int r = sync_fd(fd);
@@ -161,8 +161,11 @@ static int sync_name(FileStore *files, int *fd, KnownFolder *id, StorePutFlags f
 {
     KnownFolder above;
     _cleanup_fd_ int parent = openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent < 0) /* without read access, this user has made no name there */
-        return errno == EACCES || errno == EPERM ? 0 : -errno;
+    if (parent < 0) {
+        /* Without read access only the whole file system can be synced, with the names further up. */
+        const bool closed = errno == EACCES || errno == EPERM;
+        return closed && syncfs(*fd) == 0 ? 0 : -errno;
+    }
     int r = identify(parent, &above);
     if (r < 0)
         return r;

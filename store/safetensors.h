@@ -37,7 +37,7 @@ typedef enum SafetensorsType {
 /* The tensors that a file may have; a tensor of another type is refused by its name. */
 typedef enum SafetensorsTypes {
     SAFETENSORS_FLOATS,
-    SAFETENSORS_ANY, /* all types of whole bytes, so that the caller can describe the file */
+    SAFETENSORS_ANY, /* all types whose values are whole bytes, also those not for computing */
 } SafetensorsTypes;
 
 typedef struct SafetensorsEntry {

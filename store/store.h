@@ -87,7 +87,7 @@ typedef struct StoreRead {
     size_t n_bytes;
     void *buffer;
     EventCount *events; /* signalled once, when store_read_poll() has a result; may be NULL */
-    /* For the store only: */
+    /* Only the store uses these fields: */
     void *state;         /* data of the backend */
     bool begun;          /* the read has begun and not ended */
     atomic_bool arrived; /* store_read_wait() would not wait for the network */

@@ -6,10 +6,8 @@
  * hashes of samples follow. Block i of the body is INDEX_BLOCK_BYTES long (the last may be
  * shorter).
  *
- * Ownership: plain data.
+ * Ownership: plain data. Errors: none. Threads: any.
  * Units:     offsets are bytes from the start of the body.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 
@@ -34,14 +32,15 @@ typedef struct IndexHeader {
     char magic[8];
     uint32_t version, n_columns;
     Hash source; /* XXH3-128 of index.json */
-    Hash core;   /* hash of the core's block hashes; with source, the dataset's identity */
+    Hash core;   /* hash of the core's block hashes; source and core identify the dataset */
     uint64_t n_shards, n_samples;
     uint64_t body_bytes, core_bytes;
     uint64_t config; /* offset of a JSON text: columns, compression, names of hashes */
     uint64_t config_bytes;
     uint64_t columns; /* offset of IndexColumn[n_columns] */
     uint64_t first;   /* offset of u64[n_shards + 1]: first sample of each shard */
-    /* Offset of [n_shards] records of record_bytes each: an IndexRecord, the raw file's digests, the zip's digests. */
+    /* Offset of records[n_shards]. A record has record_bytes: an IndexRecord, then the digests of the raw file, then
+     * the digests of the zip file. */
     uint64_t records;
     uint64_t record_bytes;
     uint64_t names; /* offset of the file names of each shard: "raw\0zip\0" */

@@ -4,10 +4,9 @@
  * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would need many times that memory. So
  * the text is scanned, and only one entry at a time is parsed into a tree.
  *
+ * Units: bytes, samples. Threads: any; no state.
  * Ownership: entries are values, valid during the handler's call.
- * Units:     bytes, samples.
  * Errors:    -EINVAL naming the source, the shard and the key; the handler's errors.
- * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, index.json version 2.
  */
 #pragma once
@@ -24,7 +23,7 @@ enum {
 typedef struct MdsFile {
     char basename[MDS_BASENAME_MAX + 1]; /* a relative path without ".." */
     uint64_t n_bytes;
-    uint8_t hashes[MDS_HASHES_MAX][CHECKSUM_BYTES_MAX]; /* in the order of MdsEntry.hashes */
+    uint8_t hashes[MDS_HASHES_MAX][CHECKSUM_BYTES_MAX]; /* digests, as in MdsEntry.hashes */
 } MdsFile;
 
 typedef struct MdsEntry {

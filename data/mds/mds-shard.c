@@ -23,7 +23,7 @@ struct MdsShard {
     uint64_t n_bytes; /* size of the shard's file, as the size limit counts it */
 };
 
-/* Writes "column_encodings" to "hashes", the keys with which the config and an entry begin. */
+/* Writes the beginning that the config and an entry share: the keys from "column_encodings" to "hashes". */
 static int format_columns(const MdsShard *shard, MdsText *text)
 {
     int r = mds_text_format(text, "{\"column_encodings\": [");

@@ -2,10 +2,9 @@
 /* mds-shard.h - makes the bytes of one shard from samples, and the shard's entry in index.json. mds-writer.h makes
  * datasets with it; other callers name, place and order shards themselves.
  *
+ * Units: bytes, samples. Threads: one.
  * Ownership: mds_shard_new() gives the caller a MdsShard; fields are copied. Bytes and texts returned are the caller's.
- * Units:     bytes, samples.
  * Errors:    -EINVAL fields or options that are not valid; -EFBIG a sample that no shard can hold; -ENOMEM.
- * Threads:   one.
  */
 #pragma once
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mds-text.h - a growing text, with JSON strings in the form of Python's json.dumps().
  *
+ * Errors: -ENOMEM. Threads: one.
  * Ownership: a MdsText begins as zeros; its owner frees data.
  * Units:     bytes; data has no NUL at its end.
- * Errors:    -ENOMEM.
- * Threads:   one.
  */
 #pragma once
 

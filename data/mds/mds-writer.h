@@ -4,11 +4,10 @@
  * Raw shards and index.json are byte for byte those of mosaicml-streaming's MDSWriter; compressed shards depend on the
  * zstd library's version.
  *
+ * Units: bytes. Threads: one.
  * Ownership: mds_writer_new() gives the caller a MdsWriter and borrows the Store; fields are copied.
- * Units:     bytes.
  * Errors:    -EINVAL fields that do not fit the columns; -EFBIG a sample that no shard can hold; -EEXIST the store has
  *            an index.json, or a shard of that name; the store's errors.
- * Threads:   one.
  * Invariant: index.json is written last: a dataset without it was not finished.
  */
 #pragma once

@@ -9,11 +9,10 @@
  * ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array list[pil|jpeg|png] as raw bytes. pkl is refused, since
  * reading it would run code of the file.
  *
+ * Units: bytes, elements. Threads: any; no state.
  * Ownership: schemas and arrays are values; fields and decoded arrays point into the sample.
- * Units:     bytes, elements.
  * Errors:    -EINVAL an impossible column, for example of encoding pkl or of an unknown encoding; -EBADMSG a sample
  *            that contradicts itself, naming the column (callers put file and sample in front).
- * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, streaming/base/format/mds.
  */
 #pragma once
@@ -77,7 +76,7 @@ typedef struct MdsArray {
     MdsNumber number;
     int n_dims;
     uint64_t dims[MDS_DIMS_MAX];
-    const void *values; /* at any alignment */
+    const void *values; /* the array's values, at any alignment */
     size_t n_bytes;
 } MdsArray;
 

@@ -92,8 +92,8 @@ static int find_stranger(int folder_fd, DIR *dir, char ret[NAME_MAX + 1])
     return 0;
 }
 
-/* Checks the folder's content. -EINVAL with a text: the folder is not a cache. 1: it is claimed. 0: it may be claimed,
- * or is missing. */
+/* Checks the folder's content. -EINVAL with a text: the folder has files of others. 1: the folder is a cache. 0: the
+ * folder has no such files and may become a cache, or is missing. */
 static int look_at_folder(const char *folder, Error *err)
 {
     char name[NAME_MAX + 1];
@@ -242,7 +242,7 @@ static int list_files(DIR *dir, const char *own, CacheListing *l)
         if (!is_own(e->d_name, &part) || strcmp(e->d_name, own) == 0 ||
             (part && clear_part(dirfd(dir), e->d_name)) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-            continue; /* not a file of the cache, or removed meanwhile */
+            continue; /* it is not a file of the cache, or was removed meanwhile */
         l->total += (uint64_t)st.st_size;
         if (part)
             continue;

@@ -6,8 +6,8 @@
  * other processes that one process is filling the file. When that process dies, its lock is released, and the next
  * process begins again or removes the file.
  *
- * When room is needed, the least recently used file is removed, by modification time, which each use renews. A file
- * that is open for reading has a shared lock and is not removed, since its room would not be freed.
+ * When room is needed, the file with the oldest modification time is removed; each use of a file renews this time.
+ * A file that is open for reading has a shared lock and is not removed, since its room would not be freed.
  *
  * Only the cache uses the folder. It holds files whose names have the cache's form, and a marker that was created while
  * the folder held no other files. A folder with an index.json, or with files and no marker, is refused.
@@ -52,7 +52,8 @@ int cache_commit(Cache *cache, const char *name, int fd, bool sync);
 int cache_abandon(Cache *cache, const char *name, int fd);
 /* Removes a file. */
 void cache_forget(Cache *cache, const char *name);
-/* To be called with the error of filling a file: then the folder is not used for a minute, which is logged once. */
+/* Notes that a file of the cache could not be filled, with the error r. The folder is then not used for a minute, which
+ * is logged once. */
 void cache_failed(Cache *cache, int r);
 
 /* Locks a file exclusively, and creates it if it is missing. Returns its descriptor, or -EBUSY after timeout_usec. The

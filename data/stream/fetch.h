@@ -5,13 +5,12 @@
  * If several processes need the same shard, one of them fetches it. The others check every 20 ms whether the shard is
  * in the cache; after a minute, a process fetches the shard itself, into memory.
  *
+ * Units: bytes. Threads: one at a time.
  * Ownership: shard_fetch_new() gives the caller a ShardFetch and borrows the source, which must outlive it, and what
  *            info points to; shard_fetch_free() accepts NULL and cancels the fetch.
- * Units:     bytes.
  * Errors:    -EBADMSG the shard is not what the index says; the store's errors. A background fetch also returns
  *            -EAGAIN, another process is fetching the shard, and -ENOBUFS, the cache has no room: a background fetch
  *            never uses memory.
- * Threads:   one at a time.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept-shard.c - the entries of a Shards: found by number, ordered by use, bounded in memory; see shards-internal.h. */
+/* kept-shard.c - finds the entries of a Shards by number, orders them by use, and bounds their memory; see
+ * shards-internal.h. */
 #include "base/log.h"
 #include "data/stream/shards-internal.h"
 

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-enum { LOOK_SEC = 1 }; /* between two checks of the cache, which other processes fill, too */
+enum { LOOK_SEC = 1 }; /* time between two checks of the cache, which other processes fill, too */
 
 /* Reports whether a shard must be verified when it is opened: not if this process has verified it before, and not if
  * the index has hashes of samples, which are checked at each read at less cost. */

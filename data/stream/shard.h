@@ -55,7 +55,7 @@ int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool 
 /* Opens a shard in the cache; -ENOENT if the cache has no whole copy. */
 int shard_open_cached(const ShardSource *source, uint64_t number, const IndexShard *info,
                       bool verify, Shard **ret, Error *err);
-/* Make a Shard of unpacked bytes. If they succeed, the Shard owns the descriptor or the memory. */
+/* Make a Shard of unpacked bytes. If 0 is returned, the Shard owns the descriptor or the memory. */
 int shard_of_file(const ShardSource *source, const IndexShard *info, int fd, Shard **ret,
                   Error *err);
 int shard_of_memory(const ShardSource *source, const IndexShard *info, char *memory, Shard **ret,

@@ -9,11 +9,10 @@
  * An entry exists while a read refers to it, a fetch of its shard is in progress, or it holds a shard or a table that
  * is worth keeping.
  *
+ * Errors: as shards.h. Threads: one at a time.
  * Ownership: a Shards owns its entries. kept_shard_get() lends an entry: the caller increments its refs, or calls
  *            kept_shard_release().
  * Units:     bytes; *_usec is clock_monotonic_usec().
- * Errors:    as shards.h.
- * Threads:   one at a time.
  */
 #pragma once
 

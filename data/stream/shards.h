@@ -27,8 +27,8 @@
 
 enum {
     SHARDS_OPEN_MAX = 128,
-    SHARDS_FETCHES_MAX = 2,        /* whole shards fetched at once, not counting the first read's */
-    SHARDS_MEMORY_MAX = 1 << 30,   /* bytes of unpacked shards, if there is no cache folder */
+    SHARDS_FETCHES_MAX = 2,      /* whole shards fetched at once, without that of the first read */
+    SHARDS_MEMORY_MAX = 1 << 30, /* bytes of unpacked shards, if there is no cache folder */
     SHARDS_TABLES_MAX = 256 << 20, /* bytes of tables of offsets */
     SHARDS_HASHES_MAX =
         256 << 20, /* bytes of hashes of samples that are kept in memory, of all streams */
@@ -38,7 +38,7 @@ typedef struct Shards Shards;
 
 /* The memory that the reads of all streams may hold together. */
 typedef struct ReadBudget {
-    size_t most;      /* bytes of ranges, without the range of the first read */
+    size_t most;      /* limit of `used`; only the first read may exceed it */
     size_t used;      /* bytes of ranges that are requested, or have arrived and are not used yet */
     size_t hashes;    /* bytes of hashes of samples that are kept; at most SHARDS_HASHES_MAX */
     bool hashes_full; /* a warning was logged that hashes of some samples are not kept */
@@ -50,7 +50,7 @@ typedef struct ShardsOptions {
     ReadBudget *budget;
 } ShardsOptions;
 
-/* options NULL: no cache, and a budget of its own; for callers that read one sample at a time. */
+/* If options is NULL, the Shards has no cache and a budget of its own: for callers that read one sample at a time. */
 int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards **ret, Error *err);
 Shards *shards_free(Shards *shards);
 DEFINE_CLEANUP(Shards, shards_free)

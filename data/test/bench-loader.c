@@ -165,7 +165,7 @@ typedef struct Plan {
     uint64_t hashes[HUGE_SHARD_SAMPLES]; /* hashes of the one shard's samples, in file order */
 } Plan;
 
-/* Makes one shard on this machine, whose bytes serve as all shards of the billion samples. */
+/* Makes one shard in a local folder. Its bytes serve as each shard of the billion samples. */
 static void plan_shard(Plan *p)
 {
     Error err = ERROR_INIT;
@@ -181,7 +181,7 @@ static void plan_shard(Plan *p)
         must(index_sample_hash(index, (IndexPlace){.sample = i}, &p->hashes[i], &err), &err);
 }
 
-/* Writes the index as this node's cache would have kept it. */
+/* Writes the index to the place in the cache where index_open() looks for a copy. */
 static void plan_index(Plan *p, const char *cache, const struct iovec *shard)
 {
     Error err = ERROR_INIT;

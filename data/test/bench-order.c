@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-order.c - measures the cost of the order at 1e9 samples, and of a resume there.
+/* bench-order.c - measures the time of order_at() in an order of 1e9 samples, and the time of a resume at position 1e9.
  *
  *     bench-order FOLDER
  *
@@ -84,7 +84,8 @@ static void bench_calls(const char *figure, size_t n_streams, bool random)
 
 static double msec_since(uint64_t usec) { return (double)(clock_boottime_usec() - usec) * 1e-3; }
 
-/* Measures finding the first grain from position 1e9 on. cold: no part of the file is in memory. */
+/* Measures the time to map the index, and to find the samples of the first grain from position 1e9 on. cold: no part of
+ * the file is in memory. */
 static void resume(const char *path, bool cold, double *ret_map, double *ret_first, double *ret_all)
 {
     Error err = ERROR_INIT;

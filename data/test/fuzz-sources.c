@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    _cleanup_free_ char *text = malloc(n + 1); /* so that reads beyond it are detected */
+    /* The text has a block of its own size, so that a read beyond its end is detected. */
+    _cleanup_free_ char *text = malloc(n + 1);
     DatasetSources sources = {.n_streams = 77}, again;
     Error err = ERROR_INIT;
     assert(text);

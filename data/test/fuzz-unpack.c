@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-unpack.c - arbitrary bytes as a compressed shard, whose unpacked size according to the index is the first two of
- * the bytes: the shard is refused with a text, or has that size. Tried in memory and through the cache. */
+/* fuzz-unpack.c - unpacks arbitrary bytes as a compressed shard, in memory and through the cache. The first two bytes
+ * of the input are the shard's unpacked size in the index. The shard is refused with a text, or has that size. */
 #include "data/stream/cache.h"
 #include "data/stream/fetch.h"
 

@@ -225,7 +225,7 @@ static void the_bound_holds_for_all_together(void **state)
     }
 }
 
-/* A fetcher is killed while its file is a part; a later process clears the part. */
+/* A process is killed while it fetches a shard into a part (.part); a later process removes the part. */
 static void a_killed_fetcher_leaves_nothing(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void a_killed_fetcher_leaves_nothing(void **state)
         assert_int_equal(end(begin(rank_life, &lab, faults[i])), -SIGKILL);
         (void)look(&lab, &files, &parts);
         assert_true(parts > 0);
-        lab.f.job.data.shuffle_window = 1; /* the samples have another order */
+        lab.f.job.data.shuffle_window = 1; /* this gives the samples another order */
         assert_int_equal(end(begin(rank_life, &lab, "data.none=eio")), 0);
         (void)look(&lab, &files, &parts);
         assert_int_equal(parts, 0);
@@ -258,7 +258,7 @@ static void who_waits_for_a_dead_one_goes_on(void **state)
     while (atomic_load(&far->under_way) == 0)
         (void)nanosleep(&pause_msec, NULL);
     pid_t second = begin(rank_life, &lab, "data.none=eio");
-    while (atomic_load(&far->versions) < 2) /* the second process opens the dataset */
+    while (atomic_load(&far->versions) < 2) /* until the second process opens the dataset */
         (void)nanosleep(&pause_msec, NULL);
     assert_int_equal(kill(first, SIGKILL), 0);
     assert_int_equal(end(first), -SIGKILL);
@@ -408,7 +408,7 @@ static void an_index_without_room_has_no_name(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* A fetcher is killed while its file of the index is a part; a later process clears the part. */
+/* A process is killed while it fetches the index into a part (.part); a later process removes the part. */
 static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
 {
     (void)state;
@@ -515,7 +515,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_int_equal(cache_commit(cache, OWN("e"), fd, true), 0);
     assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EEXIST);
     (void)fd_close(fd);
-    assert_false(has_file(cache, OWN("e"), 10000)); /* wrong size: the file is removed */
+    assert_false(has_file(cache, OWN("e"), 10000)); /* its size is wrong: it is removed */
     assert_false(has_file(cache, OWN("e"), 20000));
     fd = cache_reserve(cache, OWN("0"), 100);
     assert_true(fd >= 0);
@@ -605,7 +605,7 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(unlink(path), 0);
     }
 
-    /* In a folder that was claimed already, files with such names are kept and do not count towards the bound. */
+    /* Once the cache has claimed the folder, files with these names are kept and do not count towards the bound. */
     assert_good(cache_new(folder, 15000, &cache, &err), err);
     put_file(cache, OWN("a"), 10000);
     write_strangers(folder, names, ELEMENTSOF(names));

@@ -14,7 +14,7 @@ typedef struct Life {
     Dataset *dataset;
 } Life;
 
-/* Returns the size of a ring of SLOTS steps of the first grain. */
+/* Returns the bytes of a ring that holds the first grain of SLOTS steps. */
 static size_t ahead_bytes(const Dataset *d)
 {
     return SLOTS * 4 * (d->n_latents + d->n_text) * sizeof(float);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-dataset-shape.c - the shapes that follow from columns and samples: from each possible length of raw bytes and
- * from arrays with their own shape; and latents whose standard deviation is not near 1. */
+/* test-dataset-shape.c - shapes are found in columns and samples: from each possible length of raw bytes, and from
+ * arrays with their own shape. Latents whose standard deviation is not near 1 are refused. */
 #include "data/dataset-shape.h"
 
 #include "base/json/json.h"
@@ -131,7 +131,7 @@ static void each_array_has_the_shape_of_the_first(_unused_ void **state)
     Error err = ERROR_INIT;
     data.latents = "ndarray:float16";
     assert_int_equal(open_with(&data, &err), 0);
-    data.turned = 1; /* this array has as many values, in another shape */
+    data.turned = 1; /* an array has the right number of values in another shape */
     assert_int_equal(open_with(&data, &err), -EBADMSG);
     assert_names(err, "column latents: its array is 4x3x6, 4x6x3 is wanted");
 }

@@ -77,11 +77,12 @@ static void the_range_of_floats_ends_where_it_ends(_unused_ void **state)
         assert_true(found == (float)(sign * largest));
         assert_int_equal(expand_one(MDS_FLOAT64, sign * 1e39, &found), -EBADMSG);
     }
-    assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000001p0, &found), 0); /* ties go to even */
+    /* A value midway between two floats becomes the float whose last bit is 0. */
+    assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000001p0, &found), 0);
     assert_true(found == 1);
     assert_int_equal(expand_one(MDS_FLOAT64, 0x1.000003p0, &found), 0);
     assert_true(found == 0x1.000004p0F);
-    assert_int_equal(expand_one(MDS_FLOAT32, 0x1p-149, &found), 0); /* subnormal */
+    assert_int_equal(expand_one(MDS_FLOAT32, 0x1p-149, &found), 0); /* a subnormal float */
     assert_true(found == 0x1p-149F);
 }
 

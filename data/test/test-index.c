@@ -175,7 +175,7 @@ static void every_flipped_byte_is_found(void **state)
         size_t body = n - h.body_bytes;
         size_t table = sizeof(h) + 8 * DIV_ROUND_UP(h.body_bytes, INDEX_BLOCK_BYTES);
         if (at >= table && at < body)
-            continue; /* padding that nothing reads */
+            continue; /* the byte is padding that nothing reads */
         bytes[at] ^= 16;
         assert_good(file_write(f.file, bytes, n, 0, &err), err);
         bytes[at] ^= 16;

@@ -32,16 +32,16 @@ static void samples_come_right(void **state)
             fixture_make(&f, &data);
             if (cached) {
                 f.job.data.cache_dir = f.cache;
-                f.job.data.cache_bytes = 40000; /* room for a few shards */
+                f.job.data.cache_bytes = 40000; /* the cache has room for a few shards */
             }
             f.job.data.latent_scale = i == 0 ? 0.75 : 1;
             Dataset *dataset = open_dataset(&f);
             assert_non_null(dataset_empty_text(dataset));
             assert_int_equal(dataset_shape(dataset)->text_dim, 7);
             assert_int_equal(dataset_reads_ahead(dataset), 1); /* all streams are local */
-            check_steps(&f, dataset, 0, 50, 0, 6, 1); /* more than two passes, a ring of one step */
+            check_steps(&f, dataset, 0, 50, 0, 6, 1); /* over two passes, with a ring of one step */
             check_steps(&f, dataset, 11, 20, 2, 3, 1 << 20);
-            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* to the last step */
+            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* loads up to the last step */
             dataset_free(dataset);
             scratch_remove(&f.scratch);
         }
@@ -175,7 +175,8 @@ static void faulty_shards_stop_clearly(void **state)
 {
     (void)state;
     char path[PATH_MAX];
-    for (int zip = 0; zip < 3; zip++) { /* read in place; unpacked to memory; unpacked to a cache */
+    /* Shards are read in place, then unpacked to memory, then unpacked to a cache. */
+    for (int zip = 0; zip < 3; zip++) {
         ScratchData data = plain;
         data.compression = zip ? "zstd:3" : NULL;
         const char *victim = zip ? "first/shard.00007.mds.zstd" : "first/shard.00007.mds";
@@ -247,7 +248,7 @@ static void broken_offsets_stop(void **state)
     Dataset *dataset = open_dataset(&f);
     char path[PATH_MAX];
     (void)scratch_path(&f.scratch, "first/shard.00004.mds", path);
-    scratch_flip(path, 4 + 4 * 3 + 2); /* bit 16 of an offset */
+    scratch_flip(path, 4 + 4 * 3 + 2); /* flips a bit of an offset's third byte */
     loader_fails(&f, dataset, -EBADMSG, "shard.00004.mds[", "offsets");
     dataset_free(dataset);
     scratch_remove(&f.scratch);
@@ -333,7 +334,7 @@ static void a_look_sees_what_a_rank_sees(void **state)
         assert_memory_equal(dataset_shape(dataset), &look.shape, sizeof(look.shape));
         dataset_free(dataset);
 
-        for (size_t at = 0; text[at]; at += 33) { /* at each of the two hashes */
+        for (size_t at = 0; text[at]; at += 33) { /* changes each of the two hashes in turn */
             text[at] = text[at] == 'a' ? 'b' : 'a';
             assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
             assert_names(err, at ? "data.streams[0]: " : "data.empty_text: ");

@@ -94,7 +94,8 @@ static void samples_that_contradict_themselves_are_refused(void **state)
     assert_names(err, "column a");
 
     columns[2] = columns[0];
-    assert_int_equal(mds_schema_init(columns, 3, &schema, &err), -EINVAL); /* a name twice */
+    /* Two columns have the same name; then there is no column. */
+    assert_int_equal(mds_schema_init(columns, 3, &schema, &err), -EINVAL);
     assert_int_equal(mds_schema_init(columns, 0, &schema, &err), -EINVAL);
 }
 
@@ -113,14 +114,14 @@ static void broken_arrays_are_refused(void **state)
         {{8, 2 << 2 | 2, 1, 0, 0, 0, 2, 0, 0, 0, 1, 2}, 12, 0},
         {{8, 1 << 2 | 3, 1, 0, 0, 0, 0, 0, 0, 0, 9}, 11, 0},
         {{0}, 0, -EBADMSG},
-        {{7, 1 << 2, 1, 1}, 4, -EBADMSG},          /* no such type */
-        {{8}, 1, -EBADMSG},                        /* no shape */
-        {{8, 0, 1}, 3, -EBADMSG},                  /* no dimensions */
-        {{8, 63 << 2, 1}, 3, -EBADMSG},            /* more than MDS_DIMS_MAX */
+        {{7, 1 << 2, 1, 1}, 4, -EBADMSG},          /* the type does not exist */
+        {{8}, 1, -EBADMSG},                        /* the shape is missing */
+        {{8, 0, 1}, 3, -EBADMSG},                  /* the shape has no dimensions */
+        {{8, 63 << 2, 1}, 3, -EBADMSG},            /* there are more than MDS_DIMS_MAX dimensions */
         {{8, 2 << 2, 1}, 3, -EBADMSG},             /* the shape is cut */
-        {{8, 1 << 2, 0}, 3, -EBADMSG},             /* a dimension of 0 */
+        {{8, 1 << 2, 0}, 3, -EBADMSG},             /* a dimension is 0 */
         {{8, 1 << 2, 3, 1, 2}, 5, -EBADMSG},       /* the values are cut */
-        {{8, 1 << 2, 3, 1, 2, 3, 4}, 7, -EBADMSG}, /* too many values */
+        {{8, 1 << 2, 3, 1, 2, 3, 4}, 7, -EBADMSG}, /* there are too many values */
         {{66, 2 << 2 | 3, 255, 255, 255, 15, 0, 0, 0, 0, 255, 255, 255, 15, 0, 0, 0, 0, 1},
          19,
          -EBADMSG},
@@ -224,7 +225,8 @@ static void halves_are_exact(void **state)
         if (!isnan(value))
             assert_int_equal(half_from_float(f), i);
     }
-    /* A value between two half-precision numbers becomes the nearer number; from the middle, the even number. */
+    /* A value between two half-precision numbers becomes the nearer number; a value in the middle becomes the number
+     * whose last bit is 0. */
     for (int i = 0; i < 0x7bff; i++) {
         double low = (double)half_to_float((uint16_t)i),
                high = (double)half_to_float((uint16_t)(i + 1));
@@ -240,7 +242,7 @@ static void halves_are_exact(void **state)
     assert_int_equal(half_from_float(-(float)INFINITY), 0xfc00);
     assert_true(isnan(half_to_float(half_from_float((float)NAN))));
     assert_int_equal(half_from_float(1e-30F), 0);
-    /* Unaligned input whose length is not a multiple of a vector's length. */
+    /* The input is unaligned, and its length is not a multiple of a vector's length. */
     uint8_t bytes[2 * 13 + 1];
     for (int i = 0; i < 13; i++)
         memcpy(bytes + 1 + 2 * i, &all[i * 4999], 2);
@@ -328,7 +330,7 @@ static void the_writer_refuses_what_cannot_be(void **state)
     MdsField field = {"12345", 5};
     assert_int_equal(mds_writer_add(writer, &field, &err), -EINVAL);
     assert_names(err, "column x (uint32): 5 bytes, 4 are needed");
-    writer = mds_writer_free(writer); /* not finished: there is no dataset */
+    writer = mds_writer_free(writer); /* the dataset is not finished: it has no index.json */
     uint64_t n;
     assert_int_equal(store_head(store, "index.json", &n, NULL), -ENOENT);
     store_free(store);

@@ -41,7 +41,7 @@ static void headers_say_what_they_hold(_unused_ void **state)
         const char *header;
         size_t n_values;
         int n_dims;
-        const char *words; /* in the error's text; NULL: the file is good */
+        const char *words; /* words that the error's text must contain; NULL: the file is good */
     } cases[] = {
         {HEADER("<f2", "False", "(3,)"), 6, 1, NULL},
         {HEADER("<f2", "False", "(2, 3)"), 12, 2, NULL},
@@ -86,7 +86,8 @@ static void headers_say_what_they_hold(_unused_ void **state)
     }
 }
 
-/* The longest header that is allowed; a longer header; a header whose stated length leads out of the file. */
+/* The longest allowed header is accepted. A longer header is refused, and so is a header whose stated length leads out
+ * of the file. */
 static void lengths_are_bounded(_unused_ void **state)
 {
     static const char header[] = HEADER("|u1", "False", "(1,)");

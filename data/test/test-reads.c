@@ -238,7 +238,7 @@ static void a_single_read_waits(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* Reads that fail while a loader is freed, or that are not its first read, are not reported. */
+/* Freeing a loader cancels its reads in progress and returns their bytes to the budget. */
 static void what_is_under_way_ends_with_the_loader(_unused_ void **state)
 {
     enum { AHEAD = 8 };
@@ -271,7 +271,7 @@ typedef struct Plan {
     double share;
     /* The size of the cache, in windows of unpacked shards; 0: no bound; -1: no cache. */
     double windows;
-    int64_t wanted; /* expected result, in samples */
+    int64_t wanted; /* expected result of dataset_plan_cache(), in samples */
 } Plan;
 
 static double bytes_of_window(const Fixture *f, const Dataset *dataset, size_t stream)
@@ -289,19 +289,19 @@ static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
 {
     static const Plan cases[] = {
         {false, 1000, 0, 1, -1, 0},     /* there is no cache */
-        {false, 1000, 0, 1, 0, 64},     /* a whole window: all shards stay */
-        {false, 1000, 0, 1, 100, 64},   /* a larger cache: all shards stay, too */
+        {false, 1000, 0, 1, 0, 64},     /* the cache has no bound: all shards stay */
+        {false, 1000, 0, 1, 100, 64},   /* the cache is larger than the dataset: all shards stay */
         {false, 1000, 0, 0.5, 100, 32}, /* half of each window is this rank's */
-        {false, 1000, 0, 1, 2.5, 64},   /* room for two windows */
-        {false, 1000, 0, 1, 1.5, 32},   /* room for half a window ahead */
-        {false, 1000, 0, 1, 1.25, 16},  /* room for a quarter of a window ahead */
-        {false, 1000, 0, 1, 0.5, 0},    /* no room ahead */
+        {false, 1000, 0, 1, 2.5, 64},   /* the cache has room for a whole window ahead */
+        {false, 1000, 0, 1, 1.5, 32},   /* the cache has room for half a window ahead */
+        {false, 1000, 0, 1, 1.25, 16},  /* the cache has room for a quarter of a window ahead */
+        {false, 1000, 0, 1, 0.5, 0},    /* the cache has no room ahead */
         {true, 1000, 0, 1, 100, 64},    /* each sample is used 48 times */
         {true, 1000, 1000, 1, 100, 0},  /* no step is left */
-        {true, 1000, 989, 1, 100, 64},  /* 264 samples of 500 are used */
-        {true, 1000, 990, 1, 100, 0},   /* 240 samples of 500 are used */
-        {true, 1000, 0, 0.25, 1.5, 0},  /* shards are fetched in each pass, and a quarter is used */
-        {true, 1000, 0, 0.5, 1.5, 16},  /* shards are fetched in each pass, and half is used */
+        {true, 1000, 989, 1, 100, 64},  /* the last steps use 264 of 500 samples */
+        {true, 1000, 990, 1, 100, 0},   /* the last steps use 240 of 500 samples */
+        {true, 1000, 0, 0.25, 1.5, 0},  /* each pass fetches a shard and uses a quarter of it */
+        {true, 1000, 0, 0.5, 1.5, 16},  /* each pass fetches a shard and uses half of it */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         const Plan *c = &cases[i];
@@ -323,8 +323,8 @@ static void shards_are_expected_as_far_as_they_find_room(_unused_ void **state)
     }
 }
 
-/* Streams share the cache by their proportions; the stream whose shards may be fetched farthest ahead
- * determines the result. */
+/* Streams share the cache by their proportions. dataset_plan_cache() returns the largest of the streams' distances by
+ * which shards may be fetched ahead. */
 static void streams_share_the_cache(_unused_ void **state)
 {
     Fixture f;

@@ -31,7 +31,7 @@ static void datasets_on_a_server_come_right(void **state)
         {NULL, "--sample-hashes", true},
         {NULL, "", true},
         {"zstd:1", "", true},
-        {NULL, NULL, true}, /* no index beside index.json */
+        {NULL, NULL, true}, /* the dataset has no compact index */
     };
     assert_non_null(base);
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {

@@ -94,9 +94,9 @@ static void all_kinds_come_right(void **state)
             f.job.data.cache_bytes = bounded ? 40000 : 1 << 30; /* the dataset has 110000 bytes */
             atomic_store(&far->delay_usec, 200);
             Dataset *dataset = open_dataset(&f);
-            check_steps(&f, dataset, 0, 30, 0, 6, 1); /* more than a pass, a ring of one step */
+            check_steps(&f, dataset, 0, 30, 0, 6, 1); /* over a pass, with a ring of one step */
             check_steps(&f, dataset, 11, 20, 2, 3, 1 << 20);
-            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* to the last step */
+            check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* loads up to the last step */
             dataset_free(dataset);
             assert_int_equal(atomic_load(&far->under_way), 0);
             int files, parts;
@@ -173,7 +173,7 @@ static void a_slow_read_holds_up_no_other(void **state)
     for (int held = 0; held < 2; held++) { /* first a table is held, then a sample */
         int before = atomic_load(&far->reads), tables = atomic_load(&far->tables), others = 0;
         int64_t step = held * 500;
-        if (held) /* so that all tables are known */
+        if (held) /* these steps read the tables of all shards */
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
         shard_of(dataset, step * 24, first);
         for (int i = 1; i < WINDOW; i++) {
@@ -406,9 +406,9 @@ static void whole_shards_are_kept_where_they_pay(void **state)
         int64_t steps, n_grains, cache_bytes;
         bool kept;
     } cases[] = {
-        {30, 6, 1 << 30, true},   /* all samples, more than once */
-        {30, 1, 1 << 30, false},  /* a sixth of the samples, once */
-        {1000, 1, 1 << 30, true}, /* a sixth of the samples, in many passes */
+        {30, 6, 1 << 30, true},   /* the rank reads all samples, more than once */
+        {30, 1, 1 << 30, false},  /* the rank reads a sixth of the samples, once */
+        {1000, 1, 1 << 30, true}, /* the rank reads a sixth of the samples in each of many passes */
         {1000, 1, 60000, false},  /* the cache cannot keep all shards */
         {1000, 6, 60000, true},   /* the cache can keep a window */
         {1000, 6, 10000, false},
@@ -604,7 +604,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* A prefix of a URI need not be UTF-8, although JSON must be. */
+/* The dataset's URI need not be UTF-8, although JSON texts must be. */
 static void a_prefix_of_any_bytes_has_an_index(void **state)
 {
     (void)state;

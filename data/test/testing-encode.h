@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-encode.h - for tests: converts values to the bytes of an MDS column. Production code only decodes them.
  *
+ * Units: bytes. Threads: any.
  * Ownership: the caller's buffers.
- * Units:     bytes.
  * Errors:    -EINVAL the value contradicts the column; -ERANGE a number that does not fit.
- * Threads:   any.
  */
 #pragma once
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-loader.h - for tests: a job over small datasets, and checks of the samples that are loaded from them.
  *
+ * Errors: fail the test. Threads: one.
  * Ownership: fixture_make() makes files that scratch_remove(&fixture.scratch) removes.
  * Units:     samples, steps; a global batch is 24 samples in 6 grains.
- * Errors:    fail the test.
- * Threads:   one.
  */
 #pragma once
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-scratch.h - for tests: a temporary folder for one test, and datasets in it.
  *
+ * Units: none. Errors: fail the test. Threads: one.
  * Ownership: scratch_make() returns a folder that scratch_remove() removes with its content.
- * Units:     none.
- * Errors:    fail the test.
- * Threads:   one.
  */
 #pragma once
 
@@ -56,12 +54,12 @@ static inline char *scratch_path(const Scratch *s, const char *name, char text[P
 typedef struct ScratchData {
     int n_samples;
     int channels, height, width, tokens, dim;
-    const char *latents; /* encoding; with "bytes", samples i with i % missing == 1 are empty */
-    int missing;         /* 0: no sample is empty */
+    const char *latents; /* encoding of the latents; only "bytes" can have empty samples */
+    int missing;         /* sample i has no latents if i % missing == 1; 0: all have latents */
     const char *compression;
     const char *hash; /* name of a hash; NULL: no hashes */
     uint64_t size_limit;
-    float scale; /* factor of the latents, about their standard deviation */
+    float scale; /* factor of the latents; their standard deviation is about the same */
     float mean;  /* mean of the latents */
     /* For "ndarray:float16": the number of the sample whose array has height and width exchanged; 0: none. */
     int turned;

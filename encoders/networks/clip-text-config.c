@@ -127,7 +127,7 @@ int clip_text_config_parse(const char *source, const char *text, size_t n_bytes,
     if (r < 0)
         return r;
 
-    /* The defaults of transformers. */
+    /* The library transformers uses these values for keys that are missing in the config. */
     ClipTextConfig config = {.vocab_size = 49408,
                              .max_position_embeddings = 77,
                              .hidden_size = 512,

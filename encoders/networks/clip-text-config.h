@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clip-text-config.h - transformers' CLIPTextModel config.json, for the text encoder of Stable Diffusion 2.
  *
+ * Units: elements, tokens. Threads: any; immutable.
  * Ownership: a ClipTextConfig is a value.
- * Units:     elements, tokens.
  * Errors:    -EINVAL naming file, key and value, for a value that is not supported. transformers writes many keys that
  *            have no effect here (a table names them); a key in no table is logged as a warning and ignored.
- * Threads:   any; immutable.
  * Source:    transformers CLIPTextConfig, including its defaults; PretrainedConfig.
  */
 #pragma once

@@ -82,7 +82,8 @@ static int plan(Decoder *d, Error *err)
     return r < 0 ? error_prefix(err, r, "VAE's decoder") : 0;
 }
 
-/* The encoder's tensors are in the same file, so they are listed, too: the file is accepted with them. */
+/* Loads the decoder of the VAE. The same file holds the encoder's tensors: they are listed so that the file is not
+ * refused because of them. */
 static int load(Decoder *d, Store *store, Error *err)
 {
     _cleanup_(tape_freep) Tape *encoder = NULL;

@@ -39,6 +39,6 @@ const DecoderShape *decoder_shape(const Decoder *decoder);
 /* Decodes n <= batch latents of n x latent_channels x latent_height x latent_width; the rest of the batch is filled
  * with zeros. pixels: n x height x width x 3. */
 int decoder_run(Decoder *decoder, int n, const float *latents, uint8_t *pixels, Error *err);
-/* For tests: as decoder_run(), for latents as IEEE halves in 16 bits, the form in datasets. */
+/* For tests: like decoder_run(), but the latents are IEEE halves of 16 bits, as datasets store them. */
 int decoder_run_halves(Decoder *decoder, int n, const uint16_t *latents, uint8_t *pixels,
                        Error *err);

@@ -23,7 +23,7 @@ struct Encoder {
     ClipTextValues text_values;
     /* Device memory. wide: the input or the output of a network as fp32. */
     float *wide;
-    void *pixels, *moments; /* in the compute type; NULL: no VAE is loaded */
+    void *pixels, *moments; /* device memory, in the compute type; NULL: no VAE is loaded */
     void *hidden;
     int32_t *ids;
     float *host; /* host memory: one sample's pixels, or all results of one network */
@@ -207,7 +207,8 @@ static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret
     return 0;
 }
 
-/* The decoder's tensors are in the same file, so they are listed, too: the file is accepted with them. */
+/* Loads the encoder of the VAE. The same file holds the decoder's tensors: they are listed so that the file is not
+ * refused because of them. */
 static int load_vae(Encoder *e, Store *store, Hasher *hasher, Error *err)
 {
     _cleanup_(tape_freep) Tape *decoder = NULL;

@@ -6,10 +6,9 @@
  * of a checkpoint is fp32, so all tensors are written as fp32, under their present names; tensors of integers are left
  * out. A tensor that is missing, unknown, of another shape or not finite is refused, as when the model is loaded.
  *
+ * Units: bytes. Threads: any, one at a time.
  * Ownership: model_copy_open() gives the caller a ModelCopy, which borrows the Store; model_copy_free() accepts NULL.
- * Units:     bytes.
  * Errors:    as model-part.h; the sink's errors.
- * Threads:   any, one at a time.
  */
 #pragma once
 

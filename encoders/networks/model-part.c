@@ -141,7 +141,7 @@ static int match_file(const char *source, ModelKind kind, const ParameterList *n
     int r = match_entries(source, kind, beside, file, wanted, n_wanted, err);
     if (r != -EINVAL)
         return r;
-    Error whole = ERROR_INIT; /* text, if the whole file is of another model */
+    Error whole = ERROR_INIT; /* explains which other model the file is of */
     if (weights_refuse_other(source, file, network, &whole) < 0)
         return error_set(err, r, "%s", whole.text);
     return r;
@@ -155,7 +155,7 @@ typedef struct WeightFile {
     char key[KEY_MAX];
     char source[512];
     Safetensors *tensors;
-    char *piece;   /* PIECE_ELEMENTS of the widest type, as stored */
+    char *piece;   /* a piece as the file stores it: room for PIECE_ELEMENTS of the widest type */
     float *floats; /* the piece as fp32 */
 } WeightFile;
 
@@ -166,7 +166,7 @@ static void weight_file_close(WeightFile *f)
     free(f->floats);
 }
 
-/* Finds the plain file, else the file of halves. */
+/* Finds the file of weights NAME.safetensors, or else NAME.fp16.safetensors, which holds halves. */
 static int find_file(WeightFile *f, ModelKind kind, uint64_t *ret_bytes, Error *err)
 {
     static const char *const endings[] = {".safetensors", ".fp16.safetensors"};

@@ -6,12 +6,11 @@
  * convolution. All these forms are read. A tensor that is missing or unknown is an error: weights that are not used
  * would mean that the file belongs to another network. Tensors of integers (position_ids) are ignored.
  *
+ * Units: elements of fp32. Threads: the device's.
  * Ownership: model_part_close() frees the parts of a ModelPart; the Store and the Device are borrowed.
- * Units:     elements of fp32.
  * Errors:    -ENOENT the file is missing; -EBADMSG the file is broken, or a weight is not finite; -EINVAL the file is
  *            of another kind or network, a tensor is missing, unknown, twice in the file or of another shape; -ENOMEM;
  *            errors of store and device. The text names file and tensor.
- * Threads:   the device's.
  */
 #pragma once
 
@@ -23,11 +22,11 @@ typedef enum ModelKind { MODEL_VAE, MODEL_TEXT_ENCODER } ModelKind;
 
 typedef struct ModelPart {
     Device *device;
-    Tape *tape;     /* the parameters have the present names */
+    Tape *tape;     /* tape of the network; its parameters have the present names */
     float *weights; /* device memory, flat */
 } ModelPart;
 
-/* Reads the config.json of a part. *ret_source is its name for errors; the caller frees both texts. */
+/* Reads the config.json of a part. *ret_source is the file's name for errors; the caller frees both texts. */
 int model_part_config(Store *store, ModelKind kind, char **ret_source, char **ret_text,
                       size_t *ret_bytes, Error *err);
 /* Allocates the memory of part->tape, which was measured, and loads its weights. `beside` lists tensors that the file

@@ -35,7 +35,7 @@ int model_tokenizer_open(Store *model, TokenizerRules rules, int vocabulary, int
                          Tokenizer **ret, Error *err)
 {
     char path[PATH_MAX], folder[PATH_MAX - 16];
-    Error ignored = ERROR_INIT; /* the error of a store that is not local */
+    Error ignored = ERROR_INIT; /* no local path: the store is remote */
     if (store_local_path(model, "tokenizer", path, sizeof(path), &ignored) == 0)
         return tokenizer_open(path, rules, vocabulary, n_tokens, ret, err);
 

@@ -4,10 +4,9 @@
  * A tokenizer reads local files. If the store is remote, the folder's merges.txt and vocab.json are copied into a
  * temporary folder in TMPDIR.
  *
+ * Units: as tokenizer.h. Threads: any.
  * Ownership: the caller gets a Tokenizer; the Store is borrowed.
- * Units:     as tokenizer.h.
  * Errors:    as tokenizer_open(), and the store's errors, naming the model.
- * Threads:   any.
  */
 #pragma once
 

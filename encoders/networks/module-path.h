@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module-path.h - makes the names of a network's modules while it is emitted.
+/* module-path.h - makes the names of a network's modules while the network is emitted.
  *
+ * Units: bytes. Threads: any.
  * Ownership: a ModulePath is a value.
- * Units:     bytes.
  * Errors:    none: a path that is too long gives a parameter name that is too long, which the list of parameters
  *            refuses.
- * Threads:   any.
  */
 #pragma once
 

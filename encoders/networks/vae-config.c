@@ -111,7 +111,7 @@ int vae_config_parse(const char *source, const char *text, size_t n_bytes, VaeCo
     if (r < 0)
         return r;
 
-    /* The defaults of diffusers. */
+    /* The library diffusers uses these values for keys that are missing in the config. */
     VaeConfig config = {.latent_channels = 4,
                         .layers_per_block = 1,
                         .norm_num_groups = 32,

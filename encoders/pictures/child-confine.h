@@ -8,8 +8,7 @@
  * A build with a sanitizer has neither the limit of address space nor the filter: its runtime maps terabytes, and makes
  * calls that a decoder does not need.
  *
- * Ownership: none.
- * Units:     bytes.
+ * Ownership: none. Units: bytes.
  * Errors:    -errno. child_filter(): -ENOTSUP this build has no filter; -EINVAL and others: the kernel does not support
  *            it.
  * Threads:   the only thread of the process.

@@ -6,8 +6,7 @@
  * Both ends are the same program, so structs are sent as they are in memory. The shared memory has PICTURES_PER_CHILD
  * places for files and, behind them, as many for RGB bytes. A child answers in the order of the requests.
  *
- * Ownership: none.
- * Units:     bytes.
+ * Ownership: none. Units: bytes.
  * Errors:    -EPROTO: an answer that a correct child would not give.
  */
 #pragma once

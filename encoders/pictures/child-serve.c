@@ -64,7 +64,7 @@ void pictures_child(int argc, char **argv)
         return;
     ChildSetup setup;
     Error err = ERROR_INIT;
-    (void)prctl(PR_SET_NAME, "pictures", 0, 0, 0); /* for ps and top */
+    (void)prctl(PR_SET_NAME, "pictures", 0, 0, 0); /* the name in ps and top */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || fault_open(&err) < 0 ||
         recv(CHILD_SOCKET_FD, &setup, sizeof(setup), 0) != sizeof(setup) ||
         getppid() != setup.parent || picture_recipe_check(&setup.recipe, &err) < 0)

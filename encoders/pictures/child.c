@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/packet.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -165,7 +166,7 @@ void child_kill(Child *child, char *ret_how, size_t n_bytes)
     (void)snprintf(ret_how, n_bytes, "nothing");
     if (child->pid <= 0)
         return;
-    (void)kill(child->pid, SIGKILL); /* not reaped yet, so no other process has this id */
+    (void)kill(child->pid, SIGKILL); /* the child is not reaped, so no other process has its id */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     child->pid = 0;
@@ -208,18 +209,6 @@ void child_forget(Child *child, uint32_t place, size_t n_bytes)
 
 ssize_t child_receive(Child *child, void *packet, size_t n_bytes)
 {
-    /* Two signs of the process's end may arrive before its last packets: one ECONNRESET, if the process left requests
-     * unread; and an end of file that the kernel noticed between its check for packets and its check for the end.
-     * Nothing can be sent after the end, so the second recv() gives the true result. */
-    for (bool ended = false;;) {
-        ssize_t n = recv(child->socket, packet, n_bytes, MSG_DONTWAIT | MSG_TRUNC);
-        if (n > 0 || (n == 0 && ended))
-            return n;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0 || (errno == ECONNRESET && !ended))
-            ended = true;
-        else
-            return errno == EAGAIN && !ended ? -EAGAIN : 0;
-    }
+    const ssize_t n = packet_receive(child->socket, packet, n_bytes);
+    return n > 0 || n == -EAGAIN ? n : 0;
 }

@@ -51,7 +51,7 @@ static void on_message(j_common_ptr cinfo, int level)
 {
     char text[JMSG_LENGTH_MAX];
     if (level >= 0)
-        return; /* a trace message, not a warning */
+        return; /* the message is a trace, not a warning */
     switch (cinfo->err->msg_code) {
     case JWRN_HIT_MARKER:
         cinfo->err->format_message(cinfo, text);
@@ -61,7 +61,7 @@ static void on_message(j_common_ptr cinfo, int level)
     case JWRN_MUST_RESYNC:
         cinfo->err->format_message(cinfo, text);
         give_up(cinfo, PICTURE_DECODE, text);
-    default: /* for example, bytes between segments: no pixel is missing */
+    default: /* warns of bytes between segments, for example: no pixel is missing */
         break;
     }
 }
@@ -158,7 +158,7 @@ static void decode(JpegRead *read)
     read->cinfo.src = &read->source;
     read->cinfo.progress = &read->progress;
     jpeg_save_markers(&read->cinfo, JPEG_APP0 + 1, 0xFFFF);
-    /* The source never suspends, and an abbreviated file is an error. */
+    /* The result is always the same: the source never suspends, and with TRUE an abbreviated file is an error. */
     (void)jpeg_read_header(&read->cinfo, TRUE);
     read->r =
         pixels_admit(read->recipe, read->cinfo.image_width, read->cinfo.image_height, &read->err);
@@ -166,7 +166,7 @@ static void decode(JpegRead *read)
         return;
     find_orientation(read);
     choose_colours(&read->cinfo);
-    (void)jpeg_start_decompress(&read->cinfo); /* never suspends */
+    (void)jpeg_start_decompress(&read->cinfo); /* the source never suspends */
     decode_rows(read);
     (void)jpeg_finish_decompress(&read->cinfo); /* reads to the last marker */
 }

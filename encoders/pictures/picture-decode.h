@@ -24,13 +24,13 @@ typedef enum PictureVerdict {
     PICTURE_DECODE,    /* not a picture of a supported kind, or a broken one */
     PICTURE_TRUNCATED, /* the bytes end before the picture is complete */
     PICTURE_TOO_SMALL, /* the shorter side is below min_side */
-    PICTURE_TOO_LARGE, /* more than max_pixels, PICTURE_FILE_BYTES_MAX, or 2^23 in a row of PNG */
+    PICTURE_TOO_LARGE, /* over max_pixels, PICTURE_FILE_BYTES_MAX, or 2^23 pixels in a PNG's row */
     PICTURE_ASPECT,    /* longer / shorter is above max_aspect */
     PICTURE_ANIMATED,
 } PictureVerdict;
 
 enum {
-    PICTURE_N_VERDICTS = PICTURE_ANIMATED + 1, /* counting 0, which is not a verdict */
+    PICTURE_N_VERDICTS = PICTURE_ANIMATED + 1, /* counts the verdicts, and 0 for success */
     PICTURE_FILE_BYTES_MAX = 1 << 26,
     PICTURE_RECIPE_PIXELS_MAX = 1 << 26, /* the largest max_pixels */
     PICTURE_RECIPE_SIDE_MAX = 4096,      /* the largest side */

@@ -17,7 +17,8 @@
 
 enum { TRIES = 2, TICK_MSEC = 1000, HELD_BYTES_MAX = PICTURE_FILE_BYTES_MAX };
 static const uint64_t PATIENCE_USEC = 60 * USEC_PER_SEC;
-static const uint64_t SHORT_PATIENCE_USEC = 3 * USEC_PER_SEC; /* in tests */
+/* Replaces PATIENCE_USEC in tests that set the fault point pictures.patience. */
+static const uint64_t SHORT_PATIENCE_USEC = 3 * USEC_PER_SEC;
 
 typedef struct Question {
     const void *data;
@@ -35,8 +36,8 @@ typedef struct Worker {
     int queue[PICTURES_PER_CHILD]; /* indices of questions without an answer, oldest first */
     int n_queued;
     size_t held_bytes;    /* bytes of files whose answers were not taken */
-    uint32_t places;      /* one bit per place, set if it is in use */
-    uint64_t waited_usec; /* time spent waiting for the oldest question */
+    uint32_t places;      /* bit i is set if place i is in use */
+    uint64_t waited_usec; /* time spent waiting for the answer to the oldest question */
 } Worker;
 
 struct Pictures {
@@ -65,7 +66,7 @@ pid_t pictures_child_pid(const Pictures *pictures, int child)
 
 int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err)
 {
-    assert(pictures_child_requested); /* else a child would run as this program does */
+    assert(pictures_child_requested); /* otherwise a child would do what this program does */
     int r = picture_recipe_check(&options->recipe, err);
     if (r < 0)
         return r;

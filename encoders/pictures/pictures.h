@@ -11,9 +11,10 @@
  * After a second failure its answer is -ENOTRECOVERABLE, which is not a verdict about the picture: the machine may have
  * failed.
  *
- * Answers are returned in the order of the questions. At most pictures_room() questions may be without a taken answer.
+ * Answers are returned in the order of the questions. At most pictures_room() questions may have answers that
+ * were not taken.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: pictures_open() gives the caller a Pictures; pictures_free() accepts NULL, and ends the children. The
  *            bytes of a question are borrowed until its answer is taken.
  * Units:     bytes, pixels; microseconds.
@@ -31,7 +32,7 @@ enum {
     PICTURES_CHILDREN_MAX = 64,
     PICTURES_PER_CHILD = 8,
     PICTURES_CHILD_BYTES = 256 << 20, /* a child's memory, without the memory for pixels */
-    PICTURES_CHILD_PIXEL_BYTES = 12,  /* added for each of max_pixels: CMYK coefficients and RGB */
+    PICTURES_CHILD_PIXEL_BYTES = 12,  /* bytes added for each of max_pixels: coefficients and RGB */
 };
 
 typedef struct Pictures Pictures;
@@ -56,15 +57,16 @@ DEFINE_CLEANUP(Pictures, pictures_free)
  * of child_filter(): only limits confine the children, and the user must be informed. */
 int pictures_filter(const Pictures *pictures);
 
-/* Returns how many questions may be without a taken answer at the same time. */
+/* Returns the largest number of pictures that may be requested before an answer must be taken. */
 int pictures_room(const Pictures *pictures);
-/* For tests: returns how many questions have no taken answer yet. */
+/* For tests: returns the number of requested pictures whose answers have not been taken yet. */
 int pictures_requested(const Pictures *pictures);
 
 /* Gives a picture to a child. -EAGAIN: an answer must be taken first; never returned if pictures_requested() is 0. */
 int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error *err);
 
-/* Waits for the answer to the oldest question and returns it: as picture_decode(), or -ENOTRECOVERABLE. */
+/* Waits for the answer to the oldest request. Returns the result of picture_decode() in the child, or
+ * -ENOTRECOVERABLE. */
 int pictures_take(Pictures *pictures, uint8_t *ret_rgb, Error *err);
 
 /* For tests: returns the process id of a child. */

@@ -16,7 +16,8 @@ typedef struct Pixels {
     uint8_t *rgb;    /* width * height * 3 bytes */
 } Pixels;
 
-/* The file's first bytes determine which decoder reads it; for WebP, the first 12. */
+/* Decode a file of one format. The caller has checked the first bytes that mark the format: 8 for PNG, 3 for JPEG, 12
+ * for WebP. */
 int pixels_from_png(const PictureRecipe *recipe, const uint8_t *data, size_t n_bytes, Pixels *ret,
                     Error *err);
 int pixels_from_jpeg(const PictureRecipe *recipe, const uint8_t *data, size_t n_bytes, Pixels *ret,

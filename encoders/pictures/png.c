@@ -127,7 +127,7 @@ static bool decode_rows(PngRead *read)
     png_set_keep_unknown_chunks(read->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_crc_action(read->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_read_info(read->png, read->info);
-    /* A transparent colour is compared with all 16 bits, before only the high byte is kept. */
+    /* libpng compares a transparent colour with all 16 bits of each value, and only then keeps the high byte. */
     png_set_expand(read->png);
     png_set_strip_16(read->png);
     png_set_gray_to_rgb(read->png);

@@ -6,9 +6,8 @@
  * summed in integers: so the bytes are the same on every machine, and the same as Pillow's (a comment in
  * src/libImaging/Resample.c claims this, too).
  *
+ * Units: pixels of 3 bytes. Errors: -ENOMEM.
  * Ownership: the caller's buffers.
- * Units:     pixels of 3 bytes.
- * Errors:    -ENOMEM.
  */
 #pragma once
 

@@ -39,7 +39,8 @@ static int find_orientation(const uint8_t *data, size_t n_bytes)
     return 1;
 }
 
-/* Converts libwebp's status for a file whose RIFF chunk is complete. */
+/* Converts libwebp's status to a verdict or -ENOMEM. The file's RIFF chunk is complete, so data that end early are
+ * broken, not truncated. */
 static int reject_status(VP8StatusCode status, Error *err)
 {
     static const char *const texts[] = {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bpe-internal.h - the inside of a Bpe, which bpe-read.c makes and bpe.c uses.
  *
+ * Units: ids; bytes of UTF-8. Errors: see bpe.h. Threads: any, once made.
  * Ownership: the Bpe owns its arrays.
- * Units:     ids; bytes of UTF-8.
- * Errors:    see bpe.h.
- * Threads:   any, once made.
  */
 #pragma once
 

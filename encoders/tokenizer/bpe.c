@@ -103,7 +103,7 @@ int bpe_word_by_merges(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word,
         uint64_t key = heap_pop(scratch->heap, &n_heap);
         uint32_t at = (uint32_t)key;
         BpeNode *node = &nodes[at];
-        if (node->made != key >> 32) /* one of the two nodes has been merged otherwise */
+        if (node->made != key >> 32) /* one of the two nodes has merged with another node */
             continue;
         BpeNode *gone = &nodes[node->after];
         node->id = node->made;

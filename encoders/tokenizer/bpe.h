@@ -45,8 +45,8 @@ DEFINE_CLEANUP(Bpe, bpe_free)
 int bpe_vocabulary(const Bpe *bpe);
 /* Returns the hash of the merges, which does not depend on the form of their file. */
 Hash bpe_hash(const Bpe *bpe);
-/* Returns the id of a token as vocab.json writes it, for example "cat</w>"; -ENOENT. The tokens begin and end have
- * their names in diffusers' files. */
+/* Returns the id of a token as vocab.json writes it, for example "cat</w>"; -ENOENT. The tokens begin and end are
+ * found under their names in diffusers' files. */
 int bpe_find(const Bpe *bpe, const char *text, size_t n_bytes);
 
 /* Writes at most `room` ids of the word, which has at least one byte; returns their number, or -ENOMEM. */

@@ -5,9 +5,8 @@
  * word: "&notit;" gives "\u00acit;". ftfy requires the end, accepts at most 24 letters and digits, and knows
  * "&EACUTE;", which HTML does not.
  *
+ * Errors: -ENOMEM. Threads: any; pure.
  * Ownership: the caller's buffers.
- * Errors:    -ENOMEM.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -5,9 +5,7 @@
  * correct text: for example, an accented letter and a currency sign. The kinds and the pairs that must not be adjacent
  * are those of ftfy (Robyn Speer, "Heuristics for detecting mojibake"), on whose decisions open_clip's ids depend.
  *
- * Ownership: none.
- * Errors:    none.
- * Threads:   any; pure.
+ * Ownership: none. Errors: none. Threads: any; pure.
  */
 #pragma once
 

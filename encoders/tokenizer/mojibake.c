@@ -12,7 +12,8 @@ enum {
     /* The byte that stands for U+FFFD in the Windows encodings. No text of these encodings has this byte. */
     LOST = 0x1A,
     WINDOWS = 0x7E, /* the bits of the Windows encodings */
-    /* Mac OS Roman, in which no blank is restored to U+00A0: a dash would look like a first byte. */
+    /* Number of Mac OS Roman. Its blanks are not restored to U+00A0, since a dash would look like the first byte of a
+     * UTF-8 character. */
     MACINTOSH = 8,
     NO_BREAK_SPACE = 0xA0,
     GROWTH = 5, /* bytes per character, at most; for example, a lost byte becomes three bytes */
@@ -65,7 +66,7 @@ static bool is_between(uint8_t byte, uint8_t first, uint8_t last)
 }
 
 /* Reports whether the bytes begin with "\xC3 " that stands for an "a" with a grave accent and a blank. They do not if
- * another blank follows, or the rest of a Portuguese word that begins with this letter. */
+ * a second blank follows, or if the rest of a Portuguese word that begins with this letter follows. */
 static bool is_a_grave(const uint8_t *bytes, size_t n)
 {
     static const char *const words[] = {" ", "quele", "quela", "quilo", "s "};
@@ -128,7 +129,8 @@ static bool some_lost(const uint8_t *bytes, size_t n)
     return n_lost + n_asked + n_there == n && n_lost + n_asked > 0 && n_asked <= 1;
 }
 
-/* Returns the length of a UTF-8 character, or of a pair of surrogates, with lost bytes; 0: there is none. */
+/* Returns the length of the UTF-8 character or the pair of surrogates at b if some of its bytes are lost, and 1 for a
+ * lost byte that begins neither; 0: no byte is lost there. */
 static size_t lossy_length(const uint8_t *b, size_t n)
 {
     if (n >= 6 && b[0] == 0xED && is_between(b[1], 0xA0, 0xAF) && b[3] == 0xED &&

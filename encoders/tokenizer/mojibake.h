@@ -30,5 +30,5 @@ typedef struct Mojibake {
 void mojibake_free(Mojibake *mojibake);
 /* Sets the allowance of work for a caption of n code points, whose lines are then repaired. */
 void mojibake_begin(Mojibake *mojibake, size_t n);
-/* Repairs a line in place, which never becomes longer. */
+/* Repairs a line in place. The line never becomes longer. */
 _must_check_ int mojibake_repair(Mojibake *mojibake, CodePoints *line);

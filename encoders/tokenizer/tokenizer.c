@@ -10,9 +10,9 @@
 
 enum {
     LONG_S = 0x17F,
-    /* The only character that open_clip's pattern never matches. It is not a letter. But the pattern ignores case, and
-     * a lower-case form of the character is iota, so the pattern does not take it for another character than a letter
-     * either. So the character is left out and separates words. */
+    /* The only character that no part of open_clip's pattern matches. The part for letters does not match it, since it
+     * is not a letter. The part for other characters does not match it either: the pattern ignores case, and a
+     * lower-case form of the character is the letter iota. So the character is left out and separates words. */
     YPOGEGRAMMENI = 0x345,
 };
 
@@ -110,8 +110,8 @@ static int add_word(Ids *ids, const uint32_t *codes, size_t n)
     return 0;
 }
 
-/* Reports whether the codes begin with an ASCII text. open_clip's pattern ignores case, and so also matches the long s
- * for "s", which lower() does not change. */
+/* Reports whether the codes begin with an ASCII text. long_s: a long s, which lower() does not change, counts as "s",
+ * since open_clip's pattern ignores case. */
 static bool begins_with(const uint32_t *codes, size_t n, const char *text, bool long_s)
 {
     size_t i = 0;

@@ -17,7 +17,7 @@
  * A text is begin, ids, end. A longer text is cut to n_tokens and still ends with end; a shorter one is filled with 0.
  * Only the first 65,536 bytes of a word are used.
  *
- * Folder:    the defaults of its headers are Units: code points.
+ * Folder:    defaults of the headers here: Units: code points.
  * Ownership: tokenizer_open() gives the caller a Tokenizer; tokenizer_free() accepts NULL. Each thread has a
  *            TokenizerScratch of its own, which begins as NULL and ends with tokenizer_scratch_free().
  * Units:     ids; bytes of UTF-8.
@@ -45,7 +45,7 @@ DEFINE_CLEANUP(Tokenizer, tokenizer_free)
 
 /* For tests: returns the name of a set of rules, for example "open_clip/2". */
 const char *tokenizer_rules_name(TokenizerRules rules);
-/* For tests: returns the number of tokens of a caption. */
+/* For tests: returns the number of ids that tokenizer_encode() writes for a caption. */
 int tokenizer_n_tokens(const Tokenizer *tokenizer);
 /* Returns the hash of the merges, without the first line of their file. */
 Hash tokenizer_hash(const Tokenizer *tokenizer);

@@ -6,7 +6,7 @@
 
 typedef struct UnicodeRecord {
     uint8_t flags, ccc; /* ccc is the canonical combining class */
-    int32_t lower;      /* added to a letter's code point for its lower case */
+    int32_t lower;      /* number to add to a letter's code point to get its lower-case form */
 } UnicodeRecord;
 
 typedef struct UnicodeDecomposition {

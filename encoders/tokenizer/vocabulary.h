@@ -3,10 +3,9 @@
  *
  * vocab.json contains the same information as merges.txt. It is read only to detect a folder whose two files differ.
  *
+ * Units: bytes. Threads: any.
  * Ownership: the caller of vocabulary_open() gets the Bpe.
- * Units:     bytes.
  * Errors:    -errno, with the file, and the line if there is one. -EINVAL: the file's content is not valid.
- * Threads:   any.
  */
 #pragma once
 

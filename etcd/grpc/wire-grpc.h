@@ -4,9 +4,8 @@
  *   wire.c       Wire: one gRPC channel for each endpoint, the completion queue and its thread
  *   wire-call.c  WireCall: one gRPC call, as batches whose completions arrive in the queue
  *
+ * Units: as in wire.h. Errors: as in wire.h.
  * Ownership: a Wire lists its WireCalls; a WireCall frees itself when its last batch has completed.
- * Units:     as in wire.h.
- * Errors:    as in wire.h.
  * Threads:   the loop's thread, except the list of completions, which `lock` guards.
  */
 #pragma once

@@ -58,7 +58,7 @@ static void dispatch(Wire *wire)
     assert(!wire->dispatching);
     wire->dispatching = true;
     while (completion) {
-        /* Read first: the last completion of a WireCall frees the WireCall, of which it is a part. */
+        /* `next` is read first: the last completion of a WireCall frees the WireCall, and itself with it. */
         Completion *next = completion->next;
         wire_call_completed(completion);
         completion = next;

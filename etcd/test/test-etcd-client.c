@@ -254,7 +254,7 @@ static int may_write(Client *client, const char *key)
     return r;
 }
 
-/* Requests for rights write nothing, and follow each grant and revocation. */
+/* Requests for rights write nothing, and their answers change with each grant and revocation. */
 static void test_rights(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, TESTING_ETCD_AUTH);
@@ -367,8 +367,8 @@ static void never_election(bool leading _unused_, const char *key _unused_, int6
     fail_msg("a callback after etcd_free()");
 }
 
-/* etcd_free() with all kinds of requests in flight, before and after the handles are freed, against a server that runs
- * or is frozen. */
+/* Calls etcd_free() while all kinds of requests are in flight: before and after the requests' handles are freed, and
+ * with a server that runs or is frozen. */
 static void test_free_in_flight(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -456,7 +456,7 @@ static void test_memory(void **state _unused_)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), /* first: other tests' memory would count, too */
+        cmocka_unit_test(test_memory), /* first, as the memory of earlier tests would count */
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_unknown_host),
         cmocka_unit_test(test_frozen),

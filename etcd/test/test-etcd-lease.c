@@ -31,7 +31,7 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
     switch (state) {
     case ETCD_LEASE_GRANTED:
         client->n_granted++;
-        assert_true(lease != client->id); /* a new lease each time */
+        assert_true(lease != client->id); /* each grant has a new id */
         break;
     case ETCD_LEASE_RENEWED:
         client->n_renewed++;
@@ -140,7 +140,7 @@ static void test_revoke(void **state _unused_)
     put_under_lease(client, "/alive");
     assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
     assert_int_equal(etcd_lease_id(client->lease), 0);
-    client->lease = etcd_lease_free(client->lease); /* before the answer arrives */
+    client->lease = etcd_lease_free(client->lease); /* freed before the answer arrives */
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
     assert_int_equal(client->revoke_result, 0);
     assert_false(key_is_there(client, "/alive"));

@@ -12,7 +12,7 @@
 static sd_event *event;
 static Etcd *etcd;
 
-/* The results of the next request: `begins` of its start, `ends` of its answer. */
+/* The start of the next request returns `begins`; its handler gets the result `ends`. */
 static int begins, ends;
 static bool is_silent, succeeds;
 static EtcdKeyValue kvs[2];
@@ -53,7 +53,7 @@ static int ask(const char *key, EtcdRangeHandler range, EtcdTxnHandler txn, void
     (void)snprintf(asked_key, sizeof(asked_key), "%s", key);
     if (begins < 0)
         return begins;
-    *ret = (EtcdCall *)&waiter; /* any unique address suffices: nobody follows it */
+    *ret = (EtcdCall *)&waiter; /* any unique address suffices: nothing dereferences it */
     if (!is_silent)
         assert_true(sd_event_add_defer(event, &source, give_answer, NULL) >= 0);
     return 0;

@@ -403,7 +403,7 @@ static void ctl_or_give_up(TestingEtcd *etcd, bool user, va_list ap)
     if (ctl(etcd, endpoints, output, user, ap) != 0) {
         char *said = NULL;
         size_t n;
-        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* for the error message */
+        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* quoted in the message */
         give_up(etcd, "etcdctl failed: %s", said ? said : "");
     }
 }

@@ -41,12 +41,12 @@ const char *testing_etcd_endpoint(const TestingEtcd *etcd, size_t member); /* "h
 const char *testing_etcd_folder(const TestingEtcd *etcd); /* has ca.pem, client.pem, client.key */
 pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member); /* 0 while the member is dead */
 
-void testing_etcd_kill(TestingEtcd *etcd, size_t member); /* sends SIGKILL and waits for its end */
+void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* sends SIGKILL, waits for the exit */
 void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* keeps its data; does not wait */
 void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* sends SIGSTOP */
 void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
-/* For TESTING_ETCD_DISKS, if testing_etcd_has_disks(): while a disk is stopped, the member's syncs wait, and the rest
- * of the member continues. */
+/* testing_etcd_stop_disk() needs TESTING_ETCD_DISKS, and testing_etcd_has_disks() must return true. While a disk is
+ * stopped, the member's syncs wait, and its other threads continue. */
 bool testing_etcd_has_disks(const TestingEtcd *etcd);
 void testing_etcd_stop_disk(TestingEtcd *etcd, size_t member);
 void testing_etcd_start_disk(TestingEtcd *etcd, size_t member);

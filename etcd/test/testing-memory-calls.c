@@ -13,13 +13,13 @@ struct EtcdCall {
     CallKind kind;
     char *key; /* the key that is read, or that is written first */
     bool prefix;
-    EtcdRangeHandler read; /* only of a CALL_READ */
+    EtcdRangeHandler read; /* the handler of a CALL_READ */
     EtcdTxnHandler written;
     void *userdata;
     EtcdCompare guards[OPS_MAX]; /* keys and values are copies */
     EtcdOp ops[OPS_MAX];
     size_t n_guards, n_ops;
-    int64_t lease;     /* to be revoked */
+    int64_t lease;     /* the lease to revoke */
     EtcdKeyValue *kvs; /* what etcd has read; NULL: nothing yet */
     size_t n_kvs;
     int64_t revision;

@@ -37,7 +37,7 @@ void stall(uint64_t usec)
 
 /* ---- the store ---- */
 
-static StoredKey changes[CHANGES_MAX]; /* in the order of their revisions */
+static StoredKey changes[CHANGES_MAX]; /* all changes, sorted by revision */
 static size_t n_changes;
 int64_t newest_revision;
 
@@ -50,7 +50,7 @@ static const StoredKey *find_at(const char *key, int64_t then)
     return NULL;
 }
 
-/* Returns whether this was the present revision of its key at that revision of the store. */
+/* Returns whether *k was the newest state of its key when the store was at revision `then`. */
 static bool lives_at(const StoredKey *k, int64_t then) { return find_at(k->key, then) == k; }
 
 static bool matches(const char *key, const char *wanted, bool is_prefix)
@@ -82,7 +82,7 @@ int64_t delete_key(const char *key) { return find(key) ? put(key, NULL, 0) : 0; 
 
 static EtcdKeyValue kv_of(const StoredKey *k)
 {
-    if (!k->value) /* an event of a delete has no more than this */
+    if (!k->value) /* the event of a delete has only the key and this revision */
         return (EtcdKeyValue){.key = k->key, .value = "", .mod_revision = k->modified};
     return (EtcdKeyValue){.key = k->key,
                           .value = k->value,
@@ -107,10 +107,10 @@ EtcdKeyValue *copy_keys(const char *key, bool prefix, size_t *ret_n)
 
 struct EtcdWatch {
     const Etcd *etcd;
-    char *key; /* key or prefix */
+    char *key; /* the watched key or prefix */
     bool is_prefix;
     uint64_t n_lists;
-    int64_t shown; /* the last revision that was shown */
+    int64_t shown; /* the last revision passed to the watch's handler */
     EtcdWatchHandler handler;
     void *userdata;
 };
@@ -177,7 +177,7 @@ static EtcdEvent event_of(const StoredKey *k)
     return (EtcdEvent){.kind = k->value ? ETCD_EVENT_PUT : ETCD_EVENT_DELETE, .kv = kv_of(k)};
 }
 
-/* Shows all differences from what was shown before, in one call, deletions first. */
+/* Passes all changes since the last call of the watch's handler to the handler, in one call, deletions first. */
 static void list(EtcdWatch *w, int64_t until)
 {
     static EtcdEvent events[CHANGES_MAX];
@@ -259,7 +259,7 @@ bool show_everybody(void)
 
 struct EtcdLease {
     Etcd *etcd;
-    int64_t id; /* 0: none is held */
+    int64_t id; /* the lease's id; 0: no lease is held */
     int64_t ttl_sec;
     EtcdLeaseHandler handler;
     void *userdata;
@@ -296,6 +296,11 @@ EtcdLease *etcd_lease_free(EtcdLease *lease)
 
 int64_t etcd_lease_id(const EtcdLease *lease) { return lease ? lease->id : FIRST_LEASE; }
 int64_t etcd_lease_ttl_sec(const EtcdLease *lease) { return lease ? lease->ttl_sec : 10; }
+uint64_t etcd_lease_deadline_usec(const EtcdLease *lease)
+{
+    return clock_boottime_usec() + (uint64_t)etcd_lease_ttl_sec(lease) * USEC_PER_SEC;
+}
+
 void etcd_lease_check(EtcdLease *lease) { lease->etcd->n_lease_checks++; }
 
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
@@ -382,7 +387,7 @@ void memory_begin(void)
 void memory_end(void)
 {
     if (loop_enter(
-            NULL)) /* the test has failed within a callback, for which the loop holds itself */
+            NULL)) /* the test failed within a callback, during which the loop references itself */
         (void)sd_event_unref(memory_loop);
     memory_loop = sd_event_unref(memory_loop);
     loops_close(); /* ends the program if a timer holds the loop */

@@ -12,11 +12,10 @@
  * elections, which a test plays itself) and clock.h; the functions of sd-event.h are those of the simulator's loop.h.
  * Several clients may run in one program: each has an Etcd of its own, and all share the store, the loop and the clock.
  *
+ * Units: microseconds. Threads: main thread only.
  * Ownership: memory_end() frees everything, and fails the test if a timer, request, watch or lease is left behind.
  *            The keys that find() returns are valid until memory_end().
- * Units:     microseconds.
  * Errors:    none: a failure ends the test.
- * Threads:   main thread only.
  */
 #pragma once
 
@@ -86,8 +85,8 @@ typedef enum AnswerKind {
     DENIED,
 } AnswerKind;
 
-/* Returns the client's request under way that reads that key, or writes it first; ends the test if there is none. The
- * key of a request to revoke a lease is "lease". */
+/* Returns the client's request under way that reads `key`, or whose first write is to `key`; ends the test if there is
+ * none. The key of a request to revoke a lease is "lease". */
 EtcdCall *under_way(const Etcd *etcd, const char *key);
 bool is_under_way(const Etcd *etcd, const char *key);
 size_t n_under_way(const Etcd *etcd);
@@ -104,21 +103,21 @@ void answer_kind(const Etcd *etcd, CallKind kind, AnswerKind with);
 void come_late(void);
 /* Answers all requests, and the requests that these answers cause, except those of clients that are cut off. */
 void answer_all(void);
-/* Shows changes and answers requests until nothing is left to do at this moment. For clients that gather changes before
- * they act, the test sets gather_usec to how long: settle() then lets this time pass after each round. */
+/* settle() delivers changes and answers requests until nothing is left to do at this moment. If the clients wait before
+ * they act on changes, the test sets gather_usec to this time, and settle() lets it pass after each round. */
 extern uint64_t gather_usec;
 void settle(void);
 
 /* ---- watches ---- */
 
-/* Shows the oldest revision that a watch of the client has not shown, in a list if the watch has shown nothing yet.
- * prefix: that of the only watch that may show something; NULL: all may. Returns false if there was nothing. */
+/* Delivers the oldest revision that a watch of the client has not delivered yet; the first delivery of a watch is a
+ * list. prefix: only the watch of this prefix delivers; NULL: any watch. Returns false if there was nothing new. */
 bool show_one(const Etcd *etcd, const char *prefix);
 void show(const Etcd *etcd);
-/* Makes the client's watches list anew, as after a broken stream. They do not show keys that were put and deleted
- * between the two lists, and show the deletion and the new put of a key in one call. */
+/* Makes the client's watches list their keys again, as after a broken stream. The handlers are not told of keys that
+ * were put and deleted between the two lists, and get the deletion and the new put of a key in one call. */
 void list_again(const Etcd *etcd);
-/* Works like list_again(), by a member that lags: changes after this revision are shown later. */
+/* Works like list_again(), but the list comes from a member that lags and has no changes after this revision yet. */
 void list_until(const Etcd *etcd, int64_t revision);
 
 /* ---- leases ---- */
@@ -126,7 +125,7 @@ void list_until(const Etcd *etcd, int64_t revision);
 /* Grants the client a lease, with a new id: the first one is FIRST_LEASE + 1. */
 void grant(const Etcd *etcd);
 void renew(const Etcd *etcd);
-/* Makes etcd grant a lease of this length, other than the client has requested. */
+/* Makes etcd grant a lease of this length instead of the length that the client has requested. */
 void lasts(const Etcd *etcd, int64_t ttl_sec);
 /* Returns the id of another client's lease, which lives until end_lease(). */
 int64_t foreign_lease(void);
@@ -136,12 +135,13 @@ bool end_lease(int64_t id);
 void expire(const Etcd *etcd);
 /* Notifies the client that its lease is lost. */
 void notify_lost(const Etcd *etcd);
-int64_t lease_of(const Etcd *etcd); /* 0: the client holds none */
+int64_t lease_of(const Etcd *etcd); /* returns 0 if the client holds no lease */
 
 /* ---- between the files of etcd-memory ---- */
 
-/* Returns a copy of the entries of one key, or of all keys that begin so; the caller frees the array. */
+/* Returns copies of the entry of `key`, or with `prefix` of all keys that begin with it; the caller frees the array. */
 EtcdKeyValue *copy_keys(const char *key, bool prefix, size_t *ret_n);
 bool lease_lives(int64_t id);
-bool show_everybody(void); /* false: there was nothing to show */
+/* Delivers events to the first client whose watches have something to deliver; returns false if there is none. */
+bool show_everybody(void);
 size_t n_calls_of_all(void);

@@ -377,7 +377,7 @@ static void test_one_program_is_no_proof(_unused_ void **state)
     assert_false(fail_program(&log, &scene, "c", 94));
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 
-    /* A fault does not count if its program is unknown: its slot has no rank, or its GPU has no slot. */
+    /* A fault does not count if its program is unknown, because the GPU has no slot or the slot has no rank. */
     assert_false(fail_program(&log, &scene, "", 31));
     assert_false(say(&log, &scene, "NVRM: Xid (PCI:0000:aa:00): 31, pid=7, name=x"));
     assert_int_equal(log.n_programs, 2);
@@ -430,7 +430,7 @@ static void test_settings_override_single_rows(_unused_ void **state)
         {XID_GPU, 777, XID_WORD_NONE, XID_NOTE},
         {XID_GPU, 778, XID_WORD_NONE, XID_SUSPECT},
         {XID_GPU, 154, XID_WORD_RESET, XID_NOTE},
-        {XID_GPU, 154, XID_WORD_CURED, XID_CURED}, /* no setting keeps a cured fault */
+        {XID_GPU, 154, XID_WORD_CURED, XID_CURED}, /* no setting can replace this action */
     };
     for (size_t i = 0; i < ELEMENTSOF(all); i++)
         assert_int_equal(xid_action(&o, all[i].kind, all[i].code, all[i].word), all[i].action);
@@ -520,7 +520,8 @@ static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
     expect(&result, FAULT_XID_RESET, 0, "Xid 119");
     expect(&result, FAULT_XID_SLOT, 1, "Xid 48");
 
-    /* The driver reports a reset of one GPU, which ends only that GPU's events. An operator ends all events. */
+    /* The driver reports a reset of one GPU, which ends only that GPU's events. A request of an operator ends all
+     * events. */
     assert_true(take(&again, &scene,
                      "3,15,6,-;NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed "
                      "from 0x1 (GPU Reset Required) to 0x0 (None)"));
@@ -582,14 +583,15 @@ static void test_lost_records_are_said(_unused_ void **state)
 {
     KernelScene scene = new_scene();
     KernelLog log = new_log();
-    assert_false(take(&log, &scene, "6,10,1,-;a")); /* records before the first one are not lost */
+    /* Records before the first record read do not count as lost. */
+    assert_false(take(&log, &scene, "6,10,1,-;a"));
     assert_true(take(&log, &scene, "6,500,1,-;b"));
     ProbeResult result = judge(&log, &scene);
     expect(&result, FAULT_LOG_OVERRUN, -1, "489 records");
     log.lost_is_news = false;
     (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
     result = judge(&log, &scene);
-    assert_int_equal(result.n_findings, 0); /* this node needs no log */
+    assert_int_equal(result.n_findings, 0); /* on this node an unreadable log is not a fault */
     assert_string_equal(result.note, "may not be read");
     log.is_needed = true;
     result = judge(&log, &scene);

@@ -165,7 +165,7 @@ static void test_notice_ends_when_it_was_denied_for_long(_unused_ void **state)
     look(&c);
     expect(&c, FAULT_SPOT_NOTICE, "15:22:00Z");
     c.token = TOKEN;
-    look(&c); /* the time without the notice begins after the silence */
+    look(&c); /* the 15 minutes begin at the first answer without a notice */
     expect(&c, FAULT_SPOT_NOTICE, "15:22:00Z");
     let_pass(&c, 901);
     look(&c);

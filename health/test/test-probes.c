@@ -384,11 +384,12 @@ static void test_rdma_counters(_unused_ void **state)
     set_counter("rdmap1s0", "rx_drops", 1000090); /* an allowed burst */
     probe(&m, &probe_rdma);
     expect_well(&m.result);
-    set_counter("rdmap1s0", "rx_drops", 1000120); /* only 10 tokens were left */
+    set_counter("rdmap1s0", "rx_drops", 1000120); /* a rise of 30 where only 10 more were allowed */
     probe(&m, &probe_rdma);
     expect(&m.result, FAULT_RDMA_COUNTER, -1, "rdmap1s0: rx_drops rose by 30");
     let_pass(&m, 200);
-    set_counter("rdmap1s0", "rx_drops", 1000210); /* the bucket is full again */
+    /* After the pause a whole burst is allowed again. */
+    set_counter("rdmap1s0", "rx_drops", 1000210);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
     set_counter("rdmap1s0", "rx_drops", 5); /* the counter was reset */
@@ -406,7 +407,7 @@ static void test_rdma_hangs(_unused_ void **state)
     set_counter("rdmap1s0", "no_completion_cmds", 7);
     set_counter("rdmap1s0", "keep_alive_rcvd", 100);
     probe(&m, &probe_rdma);
-    set_counter("rdmap1s0", "no_completion_cmds", 9); /* keep_alive_rcvd rises, too */
+    set_counter("rdmap1s0", "no_completion_cmds", 9); /* no hang: keep_alive_rcvd rises, too */
     set_counter("rdmap1s0", "keep_alive_rcvd", 160);
     probe(&m, &probe_rdma);
     expect_well(&m.result);
@@ -435,7 +436,7 @@ static void test_disk(_unused_ void **state)
     expect(&m.result, FAULT_DISK_FULL, -1, "disk_min_bytes");
     m.context.disk_min_bytes = 0;
     (void)snprintf(m.context.log_dir, sizeof(m.context.log_dir), "/proc");
-    probe(&m, &probe_disk); /* nothing can be written there */
+    probe(&m, &probe_disk); /* nothing can be written in /proc */
     expect(&m.result, FAULT_DISK_WRITE, -1, "/proc: a write of 4 KiB fails");
     (void)snprintf(m.context.log_dir, sizeof(m.context.log_dir), "/no/such/folder");
     assert_int_equal(try_probe(&m, &probe_disk, &err), -ENOENT);
@@ -455,7 +456,7 @@ static void test_clock(_unused_ void **state)
     (void)json_object_set_new(m.context.state, "offset_usec", json_real(offset - 90e6));
     probe(&m, &probe_clock);
     expect(&m.result, FAULT_CLOCK_STEPPED, -1, "set by +90");
-    probe(&m, &probe_clock); /* a step is reported once */
+    probe(&m, &probe_clock); /* a clock step is reported once */
     expect_well(&m.result);
     assert_null(probe_find("clocks"));
     clear_machine(&m);
@@ -487,7 +488,8 @@ static void test_host(_unused_ void **state)
     expect(&m.result, FAULT_OOM_KILLS, -1, "killed 2 processes");
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one run is not enough */
     probe(&m, &probe_host);
-    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* two runs at once are not enough */
+    /* Two runs right after each other are not enough. */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
     see_for(&m, "77-900", 15);
     probe(&m, &probe_host);
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));

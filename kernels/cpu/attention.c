@@ -159,7 +159,7 @@ static char *thread_workspace(const Attention *attention, void *workspace)
     return (char *)workspace + thread * attention->thread_bytes;
 }
 
-/* Returns the offset, in floats, of head `task`, counted over all images, in q and out, or in k and v. */
+/* Returns the offset of a head in a tensor, in floats. `task` is the head's number among the heads of all images. */
 static size_t head_offset(const AttentionShape *s, int task, int64_t tokens, size_t stride)
 {
     return (size_t)(task / s->heads) * (size_t)tokens * stride +
@@ -255,7 +255,7 @@ static float row_maximum(const float *row, size_t n)
     return lane[0];
 }
 
-/* row = e^(scale * (row - maximum)); returns its sum. */
+/* Replaces each element x of the row by e^(scale * (x - maximum)). Returns the sum of the new elements. */
 static float row_exponentials(float *row, size_t n, float maximum, float scale)
 {
     float lane[LANES] = {0};
@@ -364,7 +364,8 @@ static void block_slopes(const Head *h, const BackwardSpace *space, size_t first
                          size_t first_key, size_t keys)
 {
     const float scale = h->attention->scale;
-    const size_t right = first_key * h->d; /* KEYS is a multiple of a panel's width */
+    /* A panel begins at this offset, because KEYS is a multiple of a panel's width. */
+    const size_t right = first_key * h->d;
 
     multiply_rows(h->q + first_query * h->q_stride, h->q_stride, rows, space->k_columns + right,
                   panels(keys), h->d, space->probabilities, KEYS);

@@ -94,8 +94,8 @@ static Pass plan_forward(const ConvShape *shape, Extent out)
     return pass;
 }
 
-/* Plans the pass over the pixels of x whose coordinates are (y0, x0) modulo the stride: they all use the same taps of
- * dy. */
+/* Plans the pass over those pixels of x whose coordinates are (y0, x0) modulo the stride. All these pixels use the same
+ * taps of dy. */
 static Pass plan_backward(const ConvShape *shape, int y0, int x0)
 {
     const int pad = conv_padding(shape), stride = shape->stride;

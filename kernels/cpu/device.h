@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - the CPU as a Device, and the checks that the operations share.
  *
- * Ownership: as kernels.h.
- * Units:     workspace in bytes.
- * Errors:    as kernels.h.
+ * Ownership: as kernels.h. Units: workspace in bytes. Errors: as kernels.h.
  * Threads:   as kernels.h; operations fan out over OpenMP inside.
  */
 #pragma once

@@ -46,7 +46,7 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
             dgate[i] = s * v * (distribution + g * density);
         }
     }
-    if (dsums) /* sum_columns() has the order of cpu_conv_backward_weight() */
+    if (dsums) /* sum_columns() adds in the order of cpu_conv_backward_weight() */
         sum_columns(device, 1, rows, 2 * f, dx, dsums);
 }
 

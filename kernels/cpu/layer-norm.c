@@ -125,6 +125,6 @@ void cpu_layer_norm_backward(Device *device, const LayerNormShape *shape, const 
         sum_rows(chunks, n, sums + i, 2 * c, dgamma + i);
         sum_rows(chunks, n, sums + c + i, 2 * c, dbeta + i);
     }
-    if (dsums) /* sum_columns() has the order of cpu_conv_backward_weight() */
+    if (dsums) /* sum_columns() adds in the order of cpu_conv_backward_weight() */
         sum_columns(device, 1, shape->rows, shape->c, dx, dsums);
 }

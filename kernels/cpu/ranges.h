@@ -4,10 +4,7 @@
  * The loops are elementwise, or, as squares_add(), sums whose lanes the caller carries from range to range. So neither
  * the division into ranges nor the number of threads changes a bit.
  *
- * Ownership: borrows everything.
- * Units:     elements.
- * Errors:    none.
- * Threads:   any; pure.
+ * Ownership: borrows everything. Units: elements. Errors: none. Threads: any; pure.
  */
 #pragma once
 

@@ -9,7 +9,7 @@
 
 enum {
     PIECE = 2048,  /* elements of one piece; a multiple of LANES */
-    SEGMENTS = 64, /* partial sums of the squares of a chunk of any length */
+    SEGMENTS = 64, /* partial sums of the squares of a chunk, whatever its length */
 };
 
 struct StatePlan {
@@ -111,8 +111,8 @@ void cpu_state_count(StatePlan *plan, const float *gradient, int64_t begin, int6
     }
 }
 
-/* Returns the gradient of elements [begin, begin + n) of the state, which all lie in one chunk: a pointer to the sums
- * if they are fp32, otherwise means that the function computes into `buffer`. */
+/* Returns the gradient of elements [begin, begin + n) of the state, which all lie in one chunk. If the sums are fp32,
+ * they are the gradient; otherwise the function computes the gradient from the sums and stores it in `buffer`. */
 static const float *piece_gradient(const StatePlan *plan, const GradientSums *sums, int64_t begin,
                                    int64_t n, float buffer[PIECE])
 {

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h - sums the columns of a matrix by a fixed tree.
  *
- * Ownership: borrows everything.
- * Units:     strides in floats.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: borrows everything. Units: strides in floats. Errors: none. Threads: any.
  */
 #pragma once
 

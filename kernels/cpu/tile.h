@@ -5,9 +5,8 @@
  * segments in order and, inside a segment, over k in order. A chain's bits do not depend on how tiles are shared among
  * threads or on the vector width, and fma is the same function on every machine.
  *
- * Ownership: borrows everything.
+ * Ownership: borrows everything. Errors: none.
  * Units:     strides and offsets in floats.
- * Errors:    none.
  * Threads:   any; tiles are independent.
  */
 #pragma once
@@ -23,8 +22,8 @@
 
 enum { TILE_ROWS = 6, TILE_COLUMNS = 16 };
 
-/* TILE_ROWS rows of the left matrix, and the offset `b` in the right matrix of the row that their first column
- * multiplies. */
+/* TILE_ROWS rows of the left matrix. b: the offset, in the right matrix, of the row with which the first column of
+ * these rows is multiplied. */
 typedef struct Segment {
     const float *a[TILE_ROWS];
     size_t b;

@@ -5,10 +5,7 @@
  * every compiler and vector width gives the same bits, unlike with the functions of libm. Polynomials are summed in
  * pairs (Estrin's scheme), because the CPU would wait on the long chain of Horner's scheme.
  *
- * Ownership: none.
- * Units:     none.
- * Errors:    none; NaN gives NaN.
- * Threads:   any; pure.
+ * Ownership: none. Units: none. Errors: none; NaN gives NaN. Threads: any; pure.
  */
 #pragma once
 

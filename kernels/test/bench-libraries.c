@@ -192,7 +192,7 @@ static void product_close(Product *p)
         device_release(p->device, memory[i]);
 }
 
-/* Returns the microseconds of one product, measured over several in a row. */
+/* Returns how many microseconds one product takes, measured over `times` products in a row. */
 static double multiply(const Product *p, int candidate, int times)
 {
     const float one = 1, zero = 0;
@@ -268,8 +268,9 @@ static void print_product(DeviceKind kind, uint64_t n, const CudaLibraries *libr
            libraries->cublaslt_folder);
     product_close(&p);
     p.device = device_free(p.device);
-    if (!(error <
-          1e-3)) /* half a bit of bf16, in a sum of N(0, n) of which the largest of 64 is below 4 sqrt(n) */
+    /* The sums are N(0, n), so the largest of 64 sums is below 4 sqrt(n). Rounding to bf16 changes a sum by at most
+     * half a bit. */
+    if (!(error < 1e-3))
         stop("product", "it is not the product");
 }
 

@@ -28,12 +28,15 @@ enum { WORDS_BYTES = 256 };
 typedef struct Space {
     Device *device;
     float *host[BUFFERS]; /* values that fill() makes for b */
+    /* the first n_drawn[i] values for host[i], kept because drawing them takes long */
+    float *drawn[BUFFERS];
+    size_t n_drawn[BUFFERS];
     /* Device memory. */
     float *memory[BUFFERS], *b[BUFFERS]; /* b begins OFFSET elements behind `memory` */
     /* a[i] has the values of b[i] in the device's type. If b[i] has that type, a[i] is the same pointer. */
     void *a_memory[BUFFERS], *a[BUFFERS];
     void *packed, *workspace;
-    char *words; /* [8][WORDS_BYTES]: eight small values */
+    char *words; /* [8][WORDS_BYTES]: eight places for small values */
 
     const char *prefix; /* the prefix of the printed names */
     size_t n_filled;    /* how many elements of each buffer are filled */
@@ -60,8 +63,10 @@ static void *word(Space *s, int i, const void *value, size_t n_bytes)
 /* Fills a buffer on the host. An element's value does not depend on n. */
 static void fill_one(Space *s, int i, size_t n)
 {
-    for (size_t j = 0; j < n; j++)
-        s->host[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+    for (size_t j = s->n_drawn[i]; j < n; j++)
+        s->drawn[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+    s->n_drawn[i] = MAX(s->n_drawn[i], n);
+    memcpy(s->host[i], s->drawn[i], n * sizeof(float));
 }
 
 static void fill(Space *s)
@@ -81,7 +86,7 @@ static void print_host(const char *name, const void *data, size_t n_bytes)
 static void print(const Space *s, const char *name, const void *data, size_t n_bytes)
 {
     _cleanup_free_ void *copy = device_copy_of(s->device, data, n_bytes);
-    (void)fputs(s->prefix, stdout); /* the reader notices a broken pipe */
+    (void)fputs(s->prefix, stdout); /* ignored: the reader notices a broken pipe */
     print_host(name, copy, n_bytes);
 }
 
@@ -445,8 +450,8 @@ static void run_encoders(Space *s)
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
 }
 
-/* Runs operations on two tensors that are read as one, with the gradient of the second in `packed`; then layers of some
- * columns of a weight. */
+/* Runs GroupNorm on two tensors that are read as one, with the gradient of the second tensor in `packed`; then a linear
+ * layer that uses some columns of a weight. */
 static void run_joined(Space *s, bool brief)
 {
     static const GroupNormShape groups[] = {{2, 23, 24, 40, 4, 1e-5, true, 16},
@@ -601,6 +606,7 @@ int main(int argc, char **argv)
         if (device_allocate(s.device, bytes, &memory, &err) < 0)
             stop(&err);
         s.host[i] = memory_given(calloc(BUFFER_FLOATS, sizeof(float)));
+        s.drawn[i] = memory_given(calloc(BUFFER_FLOATS, sizeof(float)));
         s.memory[i] = memory;
         s.a[i] = s.b[i] = s.memory[i] + offset;
         if (is_bf16 && device_allocate(s.device, bytes, &s.a_memory[i], &err) < 0)
@@ -639,6 +645,7 @@ int main(int argc, char **argv)
         if (is_bf16)
             device_release(s.device, s.a_memory[i]);
         device_release(s.device, s.memory[i]);
+        free(s.drawn[i]);
         free(s.host[i]);
     }
     device_release(s.device, s.words);

@@ -37,14 +37,14 @@ static struct {
     int n_graphs, n_made, n_runs, fail_at;
     AttentionPass refused;     /* the pass that is refused; N_ATTENTION_PASSES: none */
     struct CUstream_st *clock; /* NULL: nothing takes time */
-    double usec[2][2];         /* backward's, [engine][0: groups of 2 images; 1: groups of 1] */
+    double usec[2][2];         /* backward's times: [engine][0: groups of 2 images; 1: of 1] */
     bool has_run[2][2];
     struct {
-        AttentionPass pass;    /* its result is never finite where all scores are far below zero */
+        AttentionPass pass;    /* where all scores are far below zero, this pass gives a NaN */
         AttentionTensor wrong; /* the result that is not finite; 0: nothing is wrong */
         int engines;           /* a bit for each engine that has the bug */
         bool masked, unmasked; /* graphs with, and without, a mask have the bug */
-        bool unwritten;        /* the result is not even written */
+        bool unwritten;        /* the bug writes no NaN, but leaves the element unwritten */
     } bug;
     int n_far; /* how many runs had scores far below zero */
     struct {
@@ -116,8 +116,7 @@ int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *
     return 0;
 }
 
-/* Reports whether the last score is near -128. A score is the first element of a head of q times the same of k, divided
- * by the root of the head's length. */
+/* Is the last score near -128? A score is the first element of a head of q times that of k, divided by sqrt(length). */
 static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensors *tensors)
 {
     const AttentionShape *s = &graph->shape;
@@ -237,7 +236,7 @@ static AttentionLibrary *library_of(Device *device)
     return library;
 }
 
-/* Returns the plans that a device makes if backward's engines take these times. usec: as in `seen`. */
+/* Returns the plans that a device makes if backward takes the times `usec`, which are indexed as in `seen`. */
 static char *plans_of(const double usec[2][2])
 {
     Device *device = open_device(true, NULL);
@@ -251,7 +250,7 @@ static char *plans_of(const double usec[2][2])
     return plans;
 }
 
-/* Returns plans of one device for another: 4 images at once forward, 2 backward (3 is not a divisor of 4). */
+/* Returns plans that process 4 images at once in forward, and 2 in backward, because 3 is not a divisor of 4. */
 static char *plans_made(void)
 {
     static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
@@ -261,7 +260,7 @@ static char *plans_made(void)
     return plans;
 }
 
-/* The fastest engine and group (2 groups of 2 images, or 4 of 1) is chosen, or one with less workspace within 1 %. */
+/* Groups of 2 or 1 of 4 images: the fastest plan is chosen, or one with less workspace that is at most 1 % slower. */
 static void the_fastest_group_and_engine_are_taken(void **state)
 {
     (void)state;
@@ -292,8 +291,7 @@ static void a_late_set_makes_one_graph_that_fits(void **state)
     _cleanup_free_ char *plans = plans_of(usec);
     assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
     assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":6,\"images\":2,"));
-    assert_int_equal(seen.n_made,
-                     3); /* forward; backward of 4 images, which are too many, and of 2 */
+    assert_int_equal(seen.n_made, 3); /* forward; backward of 4 images, too many; backward of 2 */
     assert_true(seen.has_run[0][0]);
     assert_false(seen.has_run[1][0]);
     assert_int_equal(seen.n_far, 2); /* the chosen graph of each pass is checked */
@@ -327,7 +325,7 @@ static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engin
     return plans;
 }
 
-/* The fastest engine is the second one. It is chosen, unless its results far below zero are not finite. */
+/* The fastest engine is the second one. It is chosen, unless its results for scores far below zero are not finite. */
 static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
 {
     (void)state;
@@ -356,7 +354,7 @@ static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
     }
 }
 
-/* When the time for tuning is over, engines are still checked far below zero, although they are not timed. */
+/* When the time for tuning is over, engines are still checked with scores far below zero, but not timed. */
 static void a_late_set_holds_no_such_engine_either(void **state)
 {
     (void)state;
@@ -413,7 +411,7 @@ static char *plans_of_tile(const AttentionShape *s, double launch_usec, const ch
     return made;
 }
 
-/* Our own kernels are chosen if both passes together take less than cuDNN's 7000 us: two of our launches. */
+/* Our own kernels are chosen if their two launches, one for each pass, take less time than cuDNN's passes: 7000 us. */
 static void our_kernels_are_taken_where_they_are_quicker(void **state)
 {
     (void)state;

@@ -203,8 +203,8 @@ static void other_shapes_have_plans(void **state)
         }
 }
 
-/* The autoencoder's head of 512 is too long for the use of cuDNN's attention; attention-unfused serves it at every size
- * (test-attention-unfused). */
+/* cuDNN's attention is not used for the autoencoder's head of 512, which is too long. attention-unfused serves this
+ * head at every size of a picture (test-attention-unfused). */
 static void the_autoencoder_is_not_fused(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void images_at_once_are_as_many_as_the_workspace_takes(void **state)
     assert_non_null(strstr(err.text, "attention bf16 n12 "));
 }
 
-/* The tensors of a group of images begin whole images further on, also where rows of q contain k and v. */
+/* attention_images() moves each tensor's pointer by whole images of that tensor, also where k and v are in q's rows. */
 static void groups_of_images_follow_each_other(void **state)
 {
     (void)state;

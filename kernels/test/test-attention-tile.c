@@ -140,7 +140,7 @@ static Run run_new(const Case *c)
     return r;
 }
 
-/* Checks that only the results of heads were written. */
+/* Frees the tensors, after a check that nothing beside the heads' results was written. */
 static void run_free(Run *r)
 {
     const AttentionShape *s = &r->c.shape;
@@ -371,7 +371,8 @@ static void check(const Case *c)
         n, heads, HEAD, queries, keys, q_stride, kv_stride                                         \
     }
 
-/* The shapes of sd2-base are right: one head of one image, with strides as if q, k and v shared rows. */
+/* Results are right for the shapes of sd2-base, reduced to one head of one image, with strides as if k and v, or q, k
+ * and v, shared rows. */
 static void the_shapes_of_sd2_base(void **state)
 {
     (void)state;
@@ -450,9 +451,9 @@ static void hash_of(const Run *r, Name name, char text[HASH_TEXT_BYTES])
     hash_format(hash_bytes(r->of[name], r->n[name] * sizeof(uint16_t)), text);
 }
 
-/* Shapes with one block and with clusters of two and of eight have one result each: aligned or not, in several
- * orders, and twice in one order. The bits are those of the model of an H100: tests/golden/kernels-cuda.txt has more
- * of these bits. */
+/* A shape gives the same bits in several orders of threads, twice in one order, and with unaligned tensors. One shape
+ * has one block, one has clusters of two blocks and one has clusters of eight. The bits are those of the model of an
+ * H100's mma; tests/golden/kernels-cuda.txt contains more of them. */
 static void one_result(void **state)
 {
     (void)state;
@@ -497,7 +498,8 @@ static void one_result(void **state)
 }
 
 /* The tile kernel does not serve an attention with more than 80 keys, with heads of another length than 64, or in fp32.
- * The plain kernels compute it: they need a workspace, by which the test tells them. */
+ * The plain kernels compute such an attention. The test recognises them by their workspace: the tile
+ * kernel needs none. */
 static void what_it_does_not_serve(void **state)
 {
     (void)state;

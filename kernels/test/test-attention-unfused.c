@@ -206,7 +206,8 @@ static void half_an_entry_is_refused(void **state)
     free(plans);
 }
 
-/* The plain kernels compute an attention without plans, and other shapes that the three steps do not serve. */
+/* A device that makes plans adds no products for shapes that the three steps do not serve: causal attention, heads of
+ * 320, and attention that is trained. The plain kernels compute these shapes. */
 static void what_is_left_is_computed_by_the_plain_kernels(void **state)
 {
     (void)state;

@@ -154,7 +154,7 @@ static void test_attention(void **state)
         {3, 5, 8, 64, 64, 120, 120},
         {1, 1, 160, 49, 13, 160, 160},
         {1, 2, 40, 100, 209, 80, 240},
-        /* sd2-base's: q, k and v in one row, or k and v in one row */
+        /* shapes of sd2-base, with q, k and v in one row, or k and v in one row */
         {1, 2, 64, 64, 64, 384, 384},
         {1, 2, 64, 16, 16, 384, 384},
         {1, 1, 64, 256, 256, 192, 192},

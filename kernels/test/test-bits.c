@@ -39,7 +39,7 @@ static void compare(const char *program, int threads, int offset)
     assert_string_equal(text, expected);
 }
 
-/* The golden file contains exactly these lines, beginning with the numerics. */
+/* The golden file contains exactly the output of kernels-bits, which begins with the numerics. */
 static void test_golden(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static void blocks_read_each_other(void **state)
     }
 }
 
-/* Runs the use in a child process. Returns whether a signal ended it, and its message in text. */
+/* Runs the use in a child process. Returns whether a signal ended the child, and the child's message in `text`. */
 static bool ends(ClusterUse use, uint64_t seed, char text[TEXT_BYTES])
 {
     int ends_of_pipe[2], status;

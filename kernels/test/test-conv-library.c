@@ -323,7 +323,8 @@ static void check_shape(const ConvShape *shape, const char *const engines[N_CONV
 
 /* ---- tests ---- */
 
-/* The channels, kernels and strides of sd2-base are right on few pixels; its two widest convolutions are left out. */
+/* Convolutions with the channels, kernels and strides of sd2-base give right results on few pixels. The two widest
+ * convolutions of sd2-base are left out. */
 static void convolutions_of_sd2_base_are_right(void **state)
 {
     (void)state;
@@ -350,7 +351,8 @@ static void convolutions_of_sd2_base_are_right(void **state)
     assert_int_equal(n_done, 15);
 }
 
-/* Sides and channels that are not multiples of a block are right, also with several images, and 1x1. */
+/* Convolutions whose sides and channels are not multiples of a block give right results, also with several images, and
+ * with kernels of 1x1. */
 static void awkward_convolutions_are_right(void **state)
 {
     (void)state;

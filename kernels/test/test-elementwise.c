@@ -269,7 +269,7 @@ static void test_fingerprints(void **state)
     device = device_free(device);
 }
 
-/* Checks the count of infinite and NaN elements among n elements that repeat these patterns. */
+/* Checks the count of infinite and NaN elements among n elements that repeat the patterns below. */
 static void check_non_finite(Device *device, DataType type, size_t n, size_t skip)
 {
     static const uint32_t wide[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7f7fffff,

@@ -133,7 +133,7 @@ static void it_scales_and_adds(void **unused)
     expect(34, 44, 82);
     const float *bias = p.at_b;
     set_operation(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE); /* there is no bias */
+    assert_int_equal(multiply(), CUBLAS_STATUS_INVALID_VALUE); /* the bias pointer is not set */
     good(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                         sizeof(bias)));
     expect(36, 47, 84);
@@ -237,7 +237,7 @@ static void attributes_have_their_sizes(void **unused)
                      CUBLAS_STATUS_INVALID_VALUE);
     assert_int_equal(cublasLtMatmulAlgoConfigSetAttribute(&p.algorithm, CUBLASLT_ALGO_CONFIG_ID,
                                                           &wide, 4),
-                     CUBLAS_STATUS_INVALID_VALUE); /* the id is read only */
+                     CUBLAS_STATUS_INVALID_VALUE); /* the id is read-only */
     set_algorithm(CUBLASLT_ALGO_CONFIG_TILE_ID, 1000);
     assert_int_equal(multiply(), CUBLAS_STATUS_NOT_SUPPORTED);
 }

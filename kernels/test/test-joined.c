@@ -108,7 +108,8 @@ static void assert_equal_on_device(Device *device, const char *what, const void 
     free(copies[1]);
 }
 
-/* Compares dx of two tensors with dx of their concatenation. Some parts of dx are added to old values. */
+/* Compares dx of two tensors with dx of their concatenation. add_first and add_second: dx of the first (second) tensor
+ * is added to old values. */
 static void check_norm(Device *device, const GroupNormShape *shape, bool add_first, bool add_second)
 {
     GroupNormShape whole = *shape;
@@ -156,7 +157,7 @@ static void a_group_norm_of_two_tensors_is_that_of_both(void **unused)
         {1, 5, 4, 640, 32, 1e-5, false, 320},
         {2, 23, 24, 40, 4, 1e-5, true, 16},  /* clusters of two blocks */
         {1, 64, 64, 120, 4, 1e-5, true, 48}, /* backward reads x and dy twice */
-        {2, 9, 9, 35, 5, 1e-5, true, 15},    /* rows are not packs */
+        {2, 9, 9, 35, 5, 1e-5, true, 15},    /* rows do not consist of packs */
         {1, 2, 3, 40, 4, 1e-5, false, 20},   /* few pixels; packs with channels of both tensors */
     };
     Device *device = open_device(false);

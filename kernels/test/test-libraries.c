@@ -208,8 +208,8 @@ static void test_broken_file(void **state)
     tree_remove(&t);
 }
 
-/* A file whose name shows an old version is not opened, because an open library stays open and would be used for the
- * next place. */
+/* A file whose name shows an old version is not opened. If it were opened, it would stay open, and the loader would use
+ * it again when the next place is tried. */
 static void test_file_names(void **state)
 {
     (void)state;

@@ -57,8 +57,8 @@ static void layers_compute(void **unused)
 
 /* ---- plans ---- */
 
-/* A layer of some columns has the products of a layer of that shape, except for the gradient of the weight, whose
- * memory has a stride. */
+/* A layer that uses some columns of a wider weight has the same entries in the plans as a dense layer of its shape.
+ * Only the product for the gradient of the weight has an entry of its own, because it writes memory with a stride. */
 static void columns_have_the_products_of_a_layer(void **unused)
 {
     (void)unused;
@@ -133,7 +133,8 @@ static void compute_by(const char *text, uint16_t *y, float *dw)
     device = device_free(device);
 }
 
-/* Checks that linear_new() fails with r on a device with these plans, and that its error has the text `says`. */
+/* Checks that linear_new() fails with r on a device with the plans `text`, and that the error contains
+ * the text `says`. */
 static void expect_new(const char *text, const LinearShape *shape, int r, const char *says)
 {
     Error err = ERROR_INIT;
@@ -148,8 +149,8 @@ static void expect_new(const char *text, const LinearShape *shape, int r, const 
     device = device_free(device);
 }
 
-/* The library's own form of an algorithm is replayed: it contains more than the attributes, and the algorithm that was
- * timed is the one that runs. */
+/* A plan replays an algorithm from the library's own form of it. This form contains more than the attributes, so a
+ * replay runs exactly the algorithm that was timed. */
 static void the_librarys_own_form_is_replayed(void **unused)
 {
     (void)unused;

@@ -137,10 +137,11 @@ static void the_card_s_model_is_an_h100_s(void **state)
 }
 
 /* mma_model_fused rounds once, mma_model_single after each product. Factors have sizes between 1/16 and 32 and both
- * signs, and the accumulator is a multiple of 2^-20: double adds them exactly. */
+ * signs, and the accumulator is a multiple of 2^-20, so sums in double are exact. */
 static void the_other_models_round_once_and_each_time(void **state)
 {
     (void)state;
+    const MmaModel steps = {.step = 1, .bits = MMA_BITS_MAX, .nearest = true}; /* as fmaf() does */
     int differ = 0;
     for (uint64_t i = 0; i < RANDOM; i++) {
         uint16_t a[MMA_K], b[MMA_K];
@@ -156,6 +157,7 @@ static void the_other_models_round_once_and_each_time(void **state)
         }
         assert_int_equal(float_bits(sum_of(&mma_model_fused, a, b, c)), float_bits((float)fused));
         assert_int_equal(float_bits(sum_of(&mma_model_single, a, b, c)), float_bits(single));
+        assert_int_equal(float_bits(sum_of(&steps, a, b, c)), float_bits(single));
         differ += (float)fused != single;
     }
     assert_true(differ > RANDOM / 8);

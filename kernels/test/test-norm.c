@@ -120,7 +120,8 @@ static void case_free(Case *k)
     free(k->r.dbeta);
 }
 
-/* Checks gradients. For sets of one element they are zero, except for what rounding leaves after the cancellation. */
+/* Checks gradients. If each set of values that are normalised together has only one element, dx is zero, except for
+ * what rounding leaves after the cancellation. */
 static void check_gradients(Case *k, bool added)
 {
     double *expected = doubles_new(k->r.n);

@@ -109,7 +109,7 @@ static void run_gelu(const Places *p, int n, const float *x, float *y)
     gelu_forward(p->device, (int64_t)n * 333, x, y);
 }
 
-/* Runs an embedding. The ids of 100 words are made from values in [-1, 1). */
+/* Runs an embedding. Each value of x, which is in [-1, 1), selects one of 100 words. */
 static void run_embedding(const Places *p, int n, const float *x, float *y)
 {
     enum { TOKENS = 9, C = 28 };

@@ -69,7 +69,7 @@ static const GradientSink *bowl_sink(Bowl *bowl, bool with_fresh)
     return &bowl->sink;
 }
 
-/* Applies the effect that one element must have to a sink. */
+/* Applies to a sink the effect that one element must have. */
 static void expect_one(Bowl *bowl, float g, int64_t element, int tensor)
 {
     const SinkKind kind = bowl->sink.kind;
@@ -326,8 +326,8 @@ static void test_corners(void **state)
     device = device_free(device);
 }
 
-/* The largest value is found by whichever thread of a block has it. Each value is the next float above the
- * value before. */
+/* The largest value is found, whichever thread of a block has it. In each round the largest value is the next float
+ * above that of the round before. */
 static void the_largest_is_found_wherever_it_lies(void **state)
 {
     (void)state;

@@ -290,7 +290,7 @@ static void a_rank_without_a_chunk_does_nothing(void **state)
     fixture_close(&f);
 }
 
-/* Ten steps from zero moments are near float64. */
+/* Ten steps of AdamW from zero moments give nearly the values that float64 gives. */
 static void test_adamw(void **state)
 {
     (void)state;

@@ -2,10 +2,8 @@
 /* testing-clusters.h - launches of emulated kernels whose blocks form clusters, right launches and wrong launches.
  * Some wrong launches also use operations of a warp.
  *
- * Ownership: none.
- * Units:     threads, blocks.
+ * Ownership: none. Units: threads, blocks. Threads: the main thread.
  * Errors:    a wrong launch ends the process with a message.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -31,8 +29,8 @@ typedef enum ClusterUse {
 
 enum { CLUSTER_BLOCKS = 6, CLUSTER_OF = 3, CLUSTER_THREADS = 40 };
 
-/* to[block] = the sum over the blocks of the cluster, in order, of 1 / (1 + the index of the block), read from its
- * shared memory, times its position in the cluster, counted from 1. So a wrong rank gives a wrong sum. */
+/* Each block i stores 1 / (1 + i) in its shared memory. to[i] gets the sum over the blocks of i's cluster, in order of
+ * rank, of (1 + rank) times the stored number. So a read from a wrong block gives a wrong sum. */
 void clusters_run(ClusterUse use, uint64_t seed, double to[CLUSTER_BLOCKS]);
 
 #ifdef __cplusplus

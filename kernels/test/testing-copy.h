@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-copy.h - for tests: copies device memory to the host, and changes it.
  *
+ * Units: bytes. Threads: LANE_COMPUTE's.
  * Ownership: device_copy_of() gives the caller memory to free().
- * Units:     bytes.
  * Errors:    without memory the process ends.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

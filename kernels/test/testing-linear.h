@@ -126,8 +126,8 @@ typedef struct Case {
     Device *device;
     Linear *linear;
     LinearShape s;
-    size_t n_x, n_y, n_w,
-        columns; /* columns of the weight; the columns of the layer begin at s.first */
+    /* columns: columns of the weight; those of the layer begin at s.first. */
+    size_t n_x, n_y, n_w, columns;
     float *x, *w, *bias, *residual, *dy; /* on the host */
     void *dx_, *dy_, *x_, *y_, *w_, *bias_, *residual_, *packed, *workspace;
 } Case;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-mma.h - launches of emulated kernels with one mma, and of the loads of its operands.
  *
- * Ownership: none.
+ * Ownership: none. Errors: none. Threads: the main thread.
  * Units:     elements; bf16 as bits.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -28,8 +26,8 @@ void mma_run(uint64_t seed, MmaMatrices *m);
 typedef struct MmaTiles {
     bool a_turned, b_turned; /* whether a and b are transposed in shared memory */
     uint16_t a[MMA_ROWS][MMA_DEPTH], b[MMA_DEPTH][MMA_ROWS]; /* b has twice an mma's columns */
-    float once[MMA_WARPS][MMA_ROWS][MMA_ROWS];               /* a b */
-    float twice[MMA_WARPS][MMA_ROWS][MMA_ROWS];              /* (a b) b */
+    float once[MMA_WARPS][MMA_ROWS][MMA_ROWS];               /* the product a b */
+    float twice[MMA_WARPS][MMA_ROWS][MMA_ROWS];              /* the product (a b) b */
 } MmaTiles;
 
 /* Computes the products with two warps, which both compute the same. */

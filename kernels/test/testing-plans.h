@@ -21,7 +21,7 @@
 #include <string.h>
 
 typedef struct PlanGpu {
-    const char *record, *plans; /* paths */
+    const char *record, *plans; /* the paths of the GPU's record and of its plan set */
 } PlanGpu;
 
 enum { N_GPUS = 2, PLAN_FILE_MAX = 1 << 20 };
@@ -86,7 +86,7 @@ static inline json_t *plans_of(const PlanGpu *gpu)
         fail_msg("%s", err.text);
     _cleanup_free_ char *text = json_dumps(plans, 0);
     _cleanup_(cuda_plans_freep) CudaPlans *read = NULL;
-    if (cuda_plans_parse(gpu->plans, text, &read, &err) < 0) /* as a device does */
+    if (cuda_plans_parse(gpu->plans, text, &read, &err) < 0) /* reads the set as a device does */
         fail_msg("%s", err.text);
     return plans;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-reference.h - shared by the kernels' tests: inputs, and distances from a float64 reference.
  *
+ * Units: elements. Threads: the main thread.
  * Ownership: floats_new() and doubles_new() give the caller memory to free(); the memory of floats_new() is followed by
  *            guards that floats_free() checks.
- * Units:     elements.
  * Errors:    a failed assertion ends the test.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -66,7 +66,7 @@ static void curves_of_real_jobs(_unused_ void **state)
         print_message("%s: %d steps, found at step %lld\n", entry->d_name, curve.n,
                       (long long)found);
         assert_int_equal(found > 0, !well);
-        /* at these steps the model of this curve is already useless */
+        /* divergence is found at a step at which the model of this curve is already useless */
         if (strcmp(entry->d_name, "bad-creeps.txt") == 0)
             assert_true(found > 220 && found < 260 && diverges(&d));
         n_well += well;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is described by
- * the differing keys and values. If an older version wrote only hashes to its manifest, it is
- * described by these hashes. */
+ * the differing keys and values. If an older version wrote only hashes to the manifest, these hashes
+ * describe the checkpoint. */
 #include "manifest/manifest-internal.h"
 
 #include "base/file.h"

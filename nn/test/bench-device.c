@@ -46,7 +46,7 @@ typedef struct Scale {
     int rounds;
     double round_usec; /* a round is as many calls as fit into this time */
     size_t copy_bytes;
-    int n_shifts; /* number of positions that the arena takes in turn */
+    int n_shifts; /* the arena moves between this many positions, shift_bytes apart */
     size_t shift_bytes;
     int64_t chunk_elements; /* elements of a chunk of the state */
 } Scale;
@@ -75,11 +75,11 @@ typedef struct Bench Bench;
 /* A group of equal calls, which differ only in the memory that they work on. */
 typedef struct Call {
     char name[64], shape[96];
-    double bytes; /* of one call */
+    double bytes; /* bytes that one call moves */
     int per_grain, per_step;
     void (*run)(Bench *bench, const struct Call *call);
     Part part;
-    const size_t *operations; /* indices of operations in the tape: per_grain or per_step of them */
+    const size_t *operations; /* indices in the tape; per_grain or per_step is their number */
 } Call;
 
 /* The sizes and the device memory of a grain, as in trainer/session/grain.c. */
@@ -345,7 +345,7 @@ static void add_part(Bench *b, size_t i, Part part)
 
 static void run_noise(Bench *b, const Call *call)
 {
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     normal_noise(b->device, 1, b->scale->grain, b->grain.latents / b->scale->grain,
                  b->grain.positions, b->grain.noise);
 }
@@ -353,27 +353,27 @@ static void run_noise(Bench *b, const Call *call)
 static void run_diffuse(Bench *b, const Call *call)
 {
     const Grain *g = &b->grain;
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     diffuse(b->device, b->scale->grain, g->latents / b->scale->grain, g->x0, g->noise, g->timesteps,
             g->signal, g->sigma, true, g->x_t, g->target);
 }
 
 static void run_cast_latents(Bench *b, const Call *call)
 {
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     cast_from_f32(b->device, b->grain.latents, b->grain.x_t, b->grain.input);
 }
 
 static void run_cast_text(Bench *b, const Call *call)
 {
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     cast_from_f32(b->device, b->grain.text, b->grain.text32, b->grain.context);
 }
 
 static void run_loss(Bench *b, const Call *call)
 {
     const Grain *g = &b->grain;
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     mse_loss(b->device, g->latents, g->prediction, g->target, 1.0f, g->loss, g->dprediction,
              g->workspace);
 }
@@ -397,14 +397,14 @@ static GradientSums summed(const Bench *b)
 static void run_state_count(Bench *b, const Call *call)
 {
     const GradientSink sink = counting(b);
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     state_count(b->plan, b->m, 0, b->tape->parameters->n_elements, &sink);
 }
 
 static void run_state_squares(Bench *b, const Call *call)
 {
     const GradientSums sums = summed(b);
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     state_squares(b->plan, &sums, b->squares);
 }
 
@@ -418,7 +418,7 @@ static void run_state_update(Bench *b, const Call *call)
                          .gradient_scale = 1,
                          .correction1 = 1,
                          .correction2 = 1};
-    (void)call; /* there is only one such call */
+    (void)call; /* not needed: this call has no list of operations */
     state_update(b->plan, &adamw, 0.9999, &sums, b->weights, b->m, b->v, b->ema);
 }
 

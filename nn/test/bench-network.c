@@ -230,10 +230,11 @@ static int compare_row(const void *a, const void *b)
 
 typedef struct Profile {
     uint64_t last_usec;
-    uint64_t (*usec)[3]; /* of every operation, indexed by phase */
+    uint64_t (*usec)[3]; /* microseconds of every operation, indexed by phase */
 } Profile;
 
-/* Counts the time since the previous step as this step's. Waiting for the device makes this correct. */
+/* Adds the time since the previous step of the tape to this step's time. The time is right, because the device has
+ * finished the step. */
 static bool profile_step(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     Profile *p = userdata;

@@ -63,11 +63,11 @@ static const Scale scales[] = {
 
 /* Consecutive launches: one operation of the tape, or another part of a step. */
 typedef struct Row {
-    const char *name; /* NULL: `operation` of the tape */
+    const char *name; /* NULL: the launches belong to `operation` of the tape */
     size_t operation;
     TapePhase phase;
     double bytes;
-    size_t end; /* index after its last launch; its first launch is the previous row's end */
+    size_t end; /* index after the row's last launch; the next row's launches begin there */
 } Row;
 
 typedef struct Profile {

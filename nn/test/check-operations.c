@@ -56,7 +56,7 @@ static void conv_run_in_place(void *context)
                      c->per_image.device, c->y.device, c->y.device, c->workspace);
 }
 
-/* Writes dx. conv_run_data_added() instead copies x into dx and adds the gradient to these values. */
+/* Overwrites dx with the gradient of the input. Its variant conv_run_data_added() adds the gradient to a copy of x. */
 static void conv_run_data(void *context)
 {
     ConvCase *c = context;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checks.h - shared by the files of check-operations: tensors on the device, and the check of one pass of an operation.
  *
+ * Units: elements. Threads: the main thread.
  * Ownership: tensor_new() and tensor_random() give the caller a tensor to tensor_free(); checks_allocate() gives
  *            device memory.
- * Units:     elements.
  * Errors:    an error of the device ends the program with exit status 2.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -17,7 +16,7 @@ typedef struct Tensor {
     int64_t n;
     DataType type;
     char *device;     /* guard bytes of 0xff follow the tensor */
-    const void *host; /* copy on the host; NULL: not read back since the device wrote it */
+    const void *host; /* copy on the host; NULL: not read since the device wrote the tensor */
 } Tensor;
 
 typedef struct Checks {
@@ -46,7 +45,7 @@ extern Checks checks;
 /* name: cpu, emulated or cuda. tunes: the device makes plans if it has libraries; otherwise it uses the plans that it
  * finds. */
 void checks_open(const char *name, DataType type, bool tunes);
-/* Ends the program where r is an error. */
+/* Ends the program if r is an error. */
 void checks_must(int r, const Error *err);
 void *checks_allocate(size_t n_bytes);
 void checks_poison(char *memory, size_t n_bytes);

@@ -75,7 +75,7 @@ static ValueId emit_inferred(Tape *t, Bench *b)
     const ValueId x = tape_linear(t, qkv, tape_embedding(t, words, b->in_numbers), NO_VALUE);
     const ValueId y = tape_gelu(t, tape_causal_attention(t, x, HEADS));
     b->in_x = tape_input(t, N, SIDE, SIDE, C);
-    (void)y; /* no operation reads it */
+    (void)y; /* no operation reads y */
     return tape_conv_end(t, end, b->in_x);
 }
 
@@ -140,14 +140,16 @@ static void bench_close(Bench *b)
 
 /* The result to spoil, and how the library and the project's own kernels behave. */
 static struct {
-    const OperationKind *kind; /* the real kind */
+    const OperationKind *kind; /* the operation's kind before it was replaced */
     TapeResult result;
-    bool runs;     /* the result has been spoiled: forward or backward of its operation has run */
+    /* forward or backward of the result's operation has run, and so the result has been spoiled */
+    bool runs;
     bool pretends; /* the test pretends that a library computed the result */
     bool own_too;  /* the project's own kernels leave a NaN as well */
-    bool own_late, own_is_refused; /* the project's own kernels take an hour; they get no memory */
-    bool adds;                     /* the operation adds to the result's earlier value */
-    char left[RESULT_BYTES_MAX];   /* the result before it was spoiled */
+    /* own_late: the project's own kernels take an hour; own_is_refused: the project's own kernels get no memory */
+    bool own_late, own_is_refused;
+    bool adds;                   /* the operation adds to the result's earlier value */
+    char left[RESULT_BYTES_MAX]; /* the result before it was spoiled */
 } spoiled;
 
 /* ---- wrappers of the clock and of the device ---- */
@@ -164,7 +166,7 @@ static int n_held; /* number of allocations of device memory that are not releas
 
 uint64_t __wrap_clock_monotonic_usec(void) { return __real_clock_monotonic_usec() + later_usec; }
 
-/* With await_lasts the wait may take 60 s, so that late results have arrived by then. */
+/* With await_lasts set, the wait may take 60 s, so that the device finishes although the deadline has passed. */
 int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 {
     if (await_fails)
@@ -172,7 +174,8 @@ int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Erro
     return __real_device_await(device, fence, await_lasts ? 60 * USEC_PER_SEC : timeout_usec, err);
 }
 
-/* With own_is_refused, refuses all allocations after the result was spoiled: those of the project's own kernels. */
+/* With own_is_refused, refuses every allocation that the project's own kernels make: only they allocate memory after
+ * the result was spoiled. */
 int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     if (spoiled.own_is_refused && spoiled.runs)
@@ -306,8 +309,9 @@ static bool look_at_spoiled(Bench *b, size_t operation, TapeResult result, bool 
     return true;
 }
 
-/* own: the expected text about the project's own kernels if a library computed the result. *n_planned counts such
- * results. Returns how many results were checked: 0 or 1. */
+/* Spoils one result and checks the report. If a library computed the result, the report must end with the text
+ * `own`, which is about the project's own kernels, and *n_planned is increased. Returns the number of results that were
+ * checked: 0 or 1. */
 static int check(Bench *b, size_t operation, TapeResult result, bool backward, const char *own,
                  int *n_planned)
 {
@@ -323,7 +327,7 @@ static int check(Bench *b, size_t operation, TapeResult result, bool backward, c
     return 1;
 }
 
-/* Checks every result of every operation. Returns how many there are. */
+/* Checks every result of every operation. Returns the number of results. */
 static int check_all(ValueId (*emit)(Tape *, Bench *), bool backward, const char *own,
                      int *n_planned)
 {
@@ -350,7 +354,8 @@ static void what_is_finite_says_nothing(void **state)
     bench_close(&b);
 }
 
-/* A new kind must be added to one of the two tapes. */
+/* Every kind of operation is in the tape of emit_trained() or of emit_inferred(). A new kind must be added to one of
+ * these tapes. */
 static void all_kinds_are_there(void **state)
 {
     (void)state;

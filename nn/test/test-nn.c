@@ -117,6 +117,7 @@ static void initial_weights_are_uniform_and_fixed(void **state)
             double x = (double)a[p->offset + j];
             sum += x;
             squares += x * x;
+            assert_true(isfinite(x)); /* fmax() passes over a NaN */
             largest = fmax(largest, fabs(x));
         }
         double n = (double)p->n_elements;
@@ -204,7 +205,8 @@ static void the_schedule_is_scaled_linear(void **state)
     assert_null(none);
 }
 
-/* An odd side is halved and rounded up, and upsampled to the side of its skip connection. */
+/* The latents may have any height and width: the network halves an odd side with rounding up, and upsamples to the side
+ * of the skip connection. */
 static void any_sides_are_taken(void **state)
 {
     (void)state;

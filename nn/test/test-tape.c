@@ -155,7 +155,7 @@ static void the_end_alone_is_padded(void **state)
     device = device_free(device);
 }
 
-/* Each parameter tensor gets its own largest gradient, even if its layer is joined with others. */
+/* The largest gradient is found separately for each parameter tensor, even if its layer is joined with other layers. */
 static void joined_biases_are_tensors_of_their_own(void **state)
 {
     (void)state;
@@ -206,8 +206,8 @@ static void joined_biases_are_tensors_of_their_own(void **state)
     device = device_free(device);
 }
 
-/* Backward needs a copy of an image in the workspace. A tape that is not trained has none; for an encoder's images the
- * copy would take gigabytes. */
+/* Backward needs a copy of an image in the workspace. The workspace of a tape that is not trained has no room for the
+ * copy, which would take gigabytes for an encoder's images. */
 static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
 {
     (void)state;
@@ -359,8 +359,8 @@ static void check_gated(Device *device, Reader reader)
     free(seen.dy);
 }
 
-/* GEGLU or LayerNorm makes the gradient of a bias if it is the last to write the gradient that is summed; otherwise the
- * layer makes it. */
+/* The gradient of a layer's bias is a sum over the gradient of the layer's output. If a GEGLU or a LayerNorm writes
+ * the gradient of this output last, it also makes the bias' gradient. Otherwise the layer makes the bias' gradient. */
 static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
     device = device_free(device);
 }
 
-/* Which operation reads the concat's result in addition to a norm and a layer. */
+/* The operation that reads the concat's result in addition to a norm and a layer. */
 typedef enum Other {
     NO_OTHER,
     OTHER_SILU,

@@ -20,7 +20,8 @@ enum { FILE_MAX = 16 << 20 };
  * all gradients together are close, but a gradient that is small compared with the others may be off by `of_each`. */
 static double tolerance, of_each;
 
-/* A gradient that is zero in exact arithmetic consists only of rounding errors. */
+/* A gradient that is smaller than this part of the largest gradient consists only of rounding errors: it would be zero
+ * in exact arithmetic. */
 static const double negligible = 1e-7;
 
 /* ---- golden files: the safetensors format is a length, a JSON header, and the tensors ---- */
@@ -342,7 +343,7 @@ static void gradients_are_diffusers(void **state)
 }
 
 /* Makes step `step` (from 1). Its learning rate is lr * min(1, step / warmup). After step ema_start the EMA is set to
- * the master weights; from the next step on it moves. */
+ * the master weights; from the next step on the EMA moves. */
 static void optimizer_step(Bench *b, const Golden *g, int step, double norm, float *m, float *v,
                            float *ema)
 {
@@ -424,7 +425,7 @@ static void ddim_draws_diffusers_latents(void **state)
                                .guidance = setting(&g, "ddim_guidance"),
                                .v_prediction = v_prediction(&g),
                                .seed = (uint64_t)setting(&g, "ddim_seed")};
-        /* DDIM runs in grains of two samples, of which the last is short if n is odd, and then in one grain */
+        /* DDIM runs first in grains of two samples (if n is odd, the last grain has one), then in one grain */
         for (int grain = 2; grain <= g.n; grain += MAX(g.n - 2, 1)) {
             NetworkShape shape = {.grain = grain,
                                   .height = g.h,

@@ -5,10 +5,8 @@
  * each output that it adds to. Floating-point operations are those of the matrix products: two for each pair of numbers
  * that is multiplied and added.
  *
- * Ownership: none.
+ * Ownership: none. Errors: none. Threads: any.
  * Units:     bytes, floating-point operations; doubles, exact below 2^53.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 
@@ -37,7 +35,7 @@ static inline bool has_gradient(const Tape *tape, ValueId id)
     return id != NO_VALUE && tape->values[id].wants_gradient;
 }
 
-/* Returns the bytes of forward, without the weights of a matrix operation. */
+/* Returns the bytes that forward must move, without the weights of a matrix operation. */
 static inline double forward_bytes(const Tape *tape, const Operation *op)
 {
     double bytes = value_bytes(tape, op->out);
@@ -46,7 +44,7 @@ static inline double forward_bytes(const Tape *tape, const Operation *op)
     return bytes;
 }
 
-/* Returns the bytes of backward, without weights and their gradients. */
+/* Returns the bytes that backward must move, without weights and their gradients. */
 static inline double backward_bytes(const Tape *tape, const Operation *op)
 {
     double bytes = value_bytes(tape, op->out); /* the output's gradient */
@@ -73,8 +71,8 @@ static inline double pack_bytes(const Operation *op)
     return 4.0 * (double)op->layer.n_elements + (double)op->packed_bytes;
 }
 
-/* Returns the floating-point operations of one product. Forward has one product, and two for an attention. Backward has
- * two for a convolution or a linear layer, one if nothing before it has parameters, and five for an attention. */
+/* Returns the floating-point operations of one matrix product. An attention has two products forward and five backward.
+ * A convolution or a linear layer has one product forward. Backward it has two, or one if its input has no gradient. */
 static inline double product_flop(const Tape *tape, const Operation *op)
 {
     const Value *y = &tape->values[op->out];

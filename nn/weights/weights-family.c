@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* How a rule compares a tensor's name: with its end, or with any part. Wrappers put prefixes in front of names. */
+/* ENDS: the name of a tensor ends with the rule's text, because wrappers may put a prefix in front of the name.
+ * HOLDS: the name has the rule's text anywhere. */
 typedef enum RuleKind { ENDS, HOLDS } RuleKind;
 
 typedef struct Rule {

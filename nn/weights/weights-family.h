@@ -4,10 +4,9 @@
  * If a person names SDXL's U-Net, or a whole pipeline, the name of that model is a better error text than the name of
  * the first missing tensor.
  *
+ * Units: none. Threads: any; no state.
  * Ownership: texts are constant; file and network are borrowed.
- * Units:     none.
  * Errors:    none: a file that fits no rule has no family.
- * Threads:   any; no state.
  * Source:    the names in which these models are published: diffusers' (UNet2DConditionModel, FluxTransformer2DModel,
  *            SD3Transformer2DModel, ControlNetModel, AutoencoderKL, loaders/single_file_utils.py and lora), those of
  *            CompVis' stable-diffusion and Stability-AI's stablediffusion and generative-models, black-forest-labs'

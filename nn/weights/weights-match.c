@@ -74,8 +74,8 @@ static const char *and_more(size_t n, char ret[32])
 
 /* ---- prefixes ---- */
 
-/* Finds a tensor whose name ends with the name of the network's first parameter. Returns the length of the prefix
- * before it; 0: there is no such tensor. */
+/* Finds a tensor whose name ends with the name of the network's first parameter. Returns the length of the
+ * prefix of this name; 0: there is no such tensor. */
 static size_t prefix_of(const Safetensors *file, const ParameterList *network, const char **ret)
 {
     const char *first = network->items[0].name;

@@ -4,11 +4,10 @@
  * A rank does this check before it reads weights, and sdctl before it submits a job that begins with a file of weights.
  * Only the header is read.
  *
+ * Units: none. Threads: any; no state.
  * Ownership: weights_open() gives the caller the Store and the Safetensors; arguments are borrowed.
- * Units:     none.
  * Errors:    -EINVAL: the file has another format, holds another model, or lacks something; the text says which, and
  *            what to do. -EBADMSG: the file is damaged. Others are those of the store.
- * Threads:   any; no state.
  */
 #pragma once
 
@@ -30,7 +29,7 @@ int weights_check(const char *uri, const UnetConfig *config, Error *err);
 /* weights_shape() writes a text such as "320x4x3x3", or "scalar" if there are no dimensions. */
 enum { WEIGHTS_SHAPE_MAX = 96 };
 const char *weights_shape(const int64_t *dims, int n_dims, char ret[WEIGHTS_SHAPE_MAX]);
-/* Returns -EINVAL if the file belongs to another model than the network, or if its names have a prefix; 0 if neither is
- * found. */
+/* Returns -EINVAL if the file belongs to another model than the network, or if the names in the file have a prefix;
+ * otherwise 0. */
 int weights_refuse_other(const char *source, const Safetensors *file, const ParameterList *network,
                          Error *err);

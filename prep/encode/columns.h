@@ -25,9 +25,9 @@ typedef struct Kept { /* payloads of the kept columns, in the recipe's order */
     MdsField fields[RECIPE_COLUMNS_MAX];
     size_t n;
 } Kept;
-/* Copies the values of the kept columns. Returns 0, or with *ret_column: -ENODATA, the sample lacks a whole number;
- * -EFBIG, a text has more than columns_kept_max() bytes. A missing text is kept as "", another missing number as
- * NaN. */
+/* Copies the values of the kept columns. Returns 0; or with *ret_column: -ENODATA, the sample has no value for a
+ * column of whole numbers; -EFBIG, a text has more than columns_kept_max() bytes. In other columns, a missing text is
+ * kept as "", and a missing number as NaN. */
 int kept_take(const Recipe *recipe, const RawSample *sample, Kept *ret, const char **ret_column);
 void kept_clear(Kept *kept);
 /* Returns the largest size of a kept payload in bytes. */

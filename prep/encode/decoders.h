@@ -2,9 +2,8 @@
 /* decoders.h - starts the decoder processes of sdprep: their number, and the warning about missing confinement. For
  * their use see pictures.h.
  *
+ * Units: processes. Errors: as pictures_open().
  * Ownership: decoders_open() gives the caller Pictures.
- * Units:     processes.
- * Errors:    as pictures_open().
  * Threads:   the thread that will use the Pictures.
  */
 #pragma once

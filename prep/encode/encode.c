@@ -32,7 +32,7 @@ static void run_clear(EncodeRun *run)
 /* ---- too many rejects ---- */
 
 /* Reports whether a reason shows that the data are not as expected. The reasons that follow from the recipe's limits
- * and filters, or from a key that the user named, do not. */
+ * and filters, or from a key that the user named, do not show this. */
 static bool counts_as_bad(const char *reason)
 {
     static const char *const wishes[] = {"too-small", "aspect", "too-large", "named"};
@@ -146,7 +146,7 @@ static bool stat_folder(Store *store, struct stat *ret)
     if (store_local_path(store, "x", path, sizeof(path), NULL) < 0)
         return false;
     *strrchr(path, '/') = '\0';
-    return stat(path, ret) == 0; /* a missing folder is not the input */
+    return stat(path, ret) == 0; /* a folder that does not exist is not the same as another */
 }
 
 /* Reports whether two folders are the same, also under different names. */
@@ -316,7 +316,7 @@ static int encode_units(EncodeRun *run, Error *err)
     }
     progress_report(&run->progress, &(ProgressPart){0}, true);
     if (run->options->n_units > 0 || open ||
-        run->progress.n_aside > 0) /* otherwise dataset_finish() logs it */
+        run->progress.n_aside > 0) /* otherwise dataset_finish() logs the totals */
         report_input(run);
     return open                        ? name_open_keys(run, 0, err)
            : run->progress.n_aside > 0 ? units_aside(run, err)

@@ -6,14 +6,12 @@
  * shard_samples; a part becomes at most one shard, which is put if absent. So any number of processes may be killed and
  * started again, and the dataset's bytes are the same. folder.h lists the objects in the output folder.
  *
- * Folder:    the defaults of its headers are Threads: any.
- * Ownership: none.
- * Units:     samples.
+ * Folder:    defaults of the headers here: Threads: any.
+ * Ownership: none. Units: samples. Threads: the main thread.
  * Errors:    -EEXIST the output belongs to another encoding or input, the text names both identities; -EDOM too many
  *            samples were rejected; -ENOTRECOVERABLE parts are open, since pictures killed their decoders; -EAGAIN
  *            units are not done yet; -ENODATA no sample is left; -EIO a shard is missing; errors of raw-set.h,
  *            encoder.h, tokenizer.h and of the store.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -26,7 +24,7 @@ typedef struct EncodeOptions {
     const char *in, *out;
     /* Only units u with u % n_units == unit - 1 are encoded; n_units 0: all, and then the dataset is finished. */
     int unit, n_units;
-    bool finish; /* encode nothing, finish the dataset */
+    bool finish; /* true: nothing is encoded, the dataset is only finished */
     bool cuda;
     int threads;                         /* 0: the recipe's number */
     int decoders;                        /* processes that decode pictures; 0: not set */

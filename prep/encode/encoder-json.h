@@ -2,9 +2,8 @@
 /* encoder-json.h - writes encoder.json, which states the input, the model and the recipe of a dataset of latents and
  * text embeddings.
  *
+ * Units: samples. Errors: none.
  * Ownership: the text is the caller's.
- * Units:     samples.
- * Errors:    none.
  * Source:    docs/reference/encoder-json.md.
  */
 #pragma once

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* A caption with unusual characters: its ids are part of the numerics. */
+/* A caption with unusual characters. Encoding.numerics includes its embedding, and so depends on its token ids. */
 static const char canned_caption[] = "A photo of two caf\xc3\xa9s, 12 o'clock";
 
 static int open_tokenizer(Encoding *e, Error *err)
@@ -84,8 +84,8 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     return 0;
 }
 
-/* Refuses a model that open_model() would refuse, without loading the networks. If the store does not answer, it only
- * warns, since the store may answer later. */
+/* Refuses a model that open_model() would refuse, without loading the networks. If the store does not answer, logs only
+ * a warning, since the store may answer later. */
 static int look_at_model(Encoding *e, Error *err)
 {
     const Recipe *recipe = e->recipe;

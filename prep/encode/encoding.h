@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encoding.h - a recipe with its opened model: it encodes pictures and captions, and has an identity.
  *
+ * Units: as encoder.h. Threads: one.
  * Ownership: encoding_open() fills an Encoding that encoding_clear() empties; the Recipe is borrowed.
- * Units:     as encoder.h.
  * Errors:    as encoder_open() and tokenizer_open(); -EINVAL a recipe without a model.
- * Threads:   one.
  */
 #pragma once
 
@@ -16,7 +15,7 @@
 typedef struct Encoding {
     const Recipe *recipe;
     PictureRecipe picture;
-    Device *device; /* if NULL (as the next three pointers), nothing is encoded */
+    Device *device; /* NULL: nothing is encoded, and the next three pointers are NULL, too */
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
@@ -34,7 +33,7 @@ typedef struct EncodingOptions {
     int threads; /* 0: the recipe's number */
 } EncodingOptions;
 
-/* Returns the values of which the identity is the hash, by name; the caller frees them. */
+/* Returns, by name, the values whose hash is the identity; the caller frees them. */
 json_t *encoding_terms(const Encoding *encoding);
 int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding *ret, Error *err);
 void encoding_clear(Encoding *encoding);

@@ -178,7 +178,8 @@ static void sort_named(Finish *f)
     f->n_named = n;
 }
 
-/* Checks that each key that a user named was left out: the part with the key may have been made before it was named. */
+/* Checks that each sample whose key a user named was left out. A sample is in the dataset if its part was made before
+ * the user named the key. */
 static int check_named(const Finish *f, Error *err)
 {
     char name[FOLDER_KEY_MAX];

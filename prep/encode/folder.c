@@ -182,7 +182,7 @@ static int has_index(Folder *folder, Error *err)
     return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
-/* Reads the folder's claim. Returns 1 if there is a claim, for the same encoding; 0 if there is none. */
+/* Reads the folder's claim. Returns 1 if there is a claim, which must be for the same encoding; 0 if there is none. */
 static int find_claim(Folder *folder, const FolderClaim *ours, FolderClaim *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;

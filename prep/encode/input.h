@@ -23,7 +23,7 @@
 typedef struct InputUnit {
     char *name; /* UTF-8; invalid bytes were replaced by U+FFFD */
     int64_t n_bytes;
-    char *version; /* "": no version, as raw_set_unit_version() */
+    char *version; /* the result of raw_set_unit_version(); "": no version */
 } InputUnit;
 
 typedef struct InputList {

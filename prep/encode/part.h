@@ -25,7 +25,7 @@ typedef struct PartOptions {
     Encoding *encoding;
     const Columns *columns; /* NULL: nothing is encoded, only rows are made */
     Pictures *decoders;
-    char *const *named; /* keys to leave out, sorted */
+    char *const *named; /* keys of samples to leave out, sorted */
     size_t n_named;
     /* Called often while a part is made, to report progress; may be NULL. */
     void (*tell)(void *context, const RawUnit *unit, const PartReport *part);

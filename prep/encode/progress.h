@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.h - logs a line every 10 s about an encoding's progress: samples, rate, remaining time, rejects, cost.
  *
- * Ownership: a value.
+ * Ownership: a value. Errors: none. Threads: one.
  * Units:     samples; bytes of raw units; microseconds of clock_boottime_usec().
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 
@@ -29,7 +27,7 @@ void progress_add(Progress *progress, const PartReport *part);
 /* The part in progress, which was not added yet. */
 typedef struct ProgressPart {
     const PartReport *part; /* NULL: no part is in progress */
-    double fraction;        /* fraction that was read of a unit of unit_bytes */
+    double fraction;        /* fraction of the part's unit that was read */
     uint64_t unit_bytes;
 } ProgressPart;
 

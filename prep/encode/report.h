@@ -64,7 +64,7 @@ typedef struct InputTotals {
 
 typedef struct UnitReport {
     Hash identity;
-    int64_t unit, n_bytes; /* size of the raw unit */
+    int64_t unit, n_bytes; /* n_bytes: size of the raw unit */
     char *name, *damage;   /* damage "": the unit is whole and has a sample */
     InputTotals input;     /* totals of this unit */
     int64_t n_raw, n_parts_raw;
@@ -83,7 +83,7 @@ char *report_name(const char *name);
 char *part_file_hashes(const uint64_t *hashes, size_t n);
 /* Reads the hash of a sample from a PartFile that was checked. */
 uint64_t part_file_sample(const PartFile *file, int64_t sample);
-/* Returns a key in the form of rows, its first REPORT_KEY_MAX bytes; the caller frees it. */
+/* Returns a key in the form that rows have: its first REPORT_KEY_MAX bytes. The caller frees it. */
 char *report_key(const char *key);
 void part_report_clear(PartReport *report);
 void part_report_add(PartReport *report, int64_t index, const char *key, const char *reason,

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run-internal.h - the state that the steps of encode_run() share.
  *
+ * Units: samples, bytes. Errors: as encode.h. Threads: one.
  * Ownership: encode.c fills and clears an EncodeRun, which owns everything that it points to except the options.
- * Units:     samples, bytes.
- * Errors:    as encode.h.
- * Threads:   one.
  */
 #pragma once
 
@@ -33,8 +31,8 @@ typedef struct EncodeRun {
     char *first_aside; /* error of the first unit that was set aside */
 } EncodeRun;
 
-/* Counts the next n_raw samples of the input, of which `rows` were rejected. -EDOM: too many samples of 10,000 were
- * rejected. */
+/* Counts the next n_raw samples of the input, of which `rows` were rejected. -EDOM: too many samples in a block of
+ * 10,000 were rejected. */
 int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err);
 
 /* Returns the totals of a unit that was read to its end, and logs its damage. */

@@ -83,7 +83,7 @@ static int check_made_of(const Unit *u, const PartReport *there, const PartRepor
 {
     const bool members = hash_equal(there->raw_members, now->raw_members);
     char key[FOLDER_KEY_MAX];
-    if (hash_equal(there->raw_members, (Hash){0}) || /* a report of an older version */
+    if (hash_equal(there->raw_members, (Hash){0}) || /* an older version wrote the report */
         (members && (!bytes || hash_equal(there->raw_bytes, now->raw_bytes))))
         return 0;
     folder_part_key((int64_t)u->number, there->part, key);

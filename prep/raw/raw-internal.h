@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw-internal.h - shared by raw-set.c and the two kinds of units, raw-tar.c and raw-mds.c.
  *
+ * Units: bytes, samples. Errors: as raw-set.h.
  * Ownership: a RawSet owns its units' names.
- * Units:     bytes, samples.
- * Errors:    as raw-set.h.
  */
 #pragma once
 
@@ -42,7 +41,7 @@ typedef struct Prover {
 } Prover;
 /* Adds the name, offset and size of a sample's member; its bytes need not have been read. */
 void prover_member(Prover *prover, const char *name, uint64_t offset, uint64_t n_bytes);
-/* Adds the bytes of a member that was read. */
+/* Adds the bytes of a member that was read to the hash of bytes. */
 void prover_bytes(Prover *prover, const void *data, size_t n_bytes);
 
 typedef struct RawTar RawTar;

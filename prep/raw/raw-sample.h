@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw-sample.h - one picture with its caption, as read from a tar or an MDS shard, or the reason why it was rejected.
  *
+ * Units: bytes. Errors: -ENOMEM.
  * Ownership: a RawSample owns what it points to; raw_sample_clear() frees that and zeroes the RawSample.
- * Units:     bytes.
- * Errors:    -ENOMEM.
  */
 #pragma once
 

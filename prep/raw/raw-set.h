@@ -66,7 +66,7 @@ typedef struct RawCounts {
     /* n_members: members of a tar with a key, or samples of an MDS shard. n_strays: members without a key. */
     int64_t n_members, n_strays;
     uint64_t member_bytes, stray_bytes;
-    uint64_t frame_bytes; /* headers and padding of a tar; offsets of a shard */
+    uint64_t frame_bytes; /* bytes of a tar's headers and padding, or of a shard's offsets */
     uint64_t lost_bytes;  /* bytes in damaged places */
 } RawCounts;
 

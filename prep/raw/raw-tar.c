@@ -99,8 +99,14 @@ RawState raw_tar_state(const RawTar *tar, char *text, size_t size)
 {
     const TarReader *reader = &tar->reader;
     if (reader->n_damaged > 0) {
-        (void)snprintf(text, size, "%s: no header of a member at byte %" PRIu64 "%s", tar->name,
-                       reader->first_damage, reader->n_damaged > 1 ? ", and later" : "");
+        if (reader->has_members_left)
+            (void)snprintf(text, size,
+                           "%s: members follow its end, at byte %" PRIu64
+                           ", and are not read; tars that were joined must be split",
+                           tar->name, reader->first_damage);
+        else
+            (void)snprintf(text, size, "%s: no header of a member at byte %" PRIu64 "%s", tar->name,
+                           reader->first_damage, reader->n_damaged > 1 ? ", and later" : "");
         return RAW_DAMAGED;
     }
     if (!reader->has_end) {
@@ -414,7 +420,8 @@ static int take_caption(const RawTar *tar, Group *group, RawSample *ret)
         raw_sample_take_json(ret, group->json, group->n_json,
                              holds_caption ? options->caption : NULL) < 0)
         return -ENOMEM;
-    if (group->text && !ret->caption) { /* the .json, which is listed first, has no caption */
+    /* There is no caption yet if the recipe lists the .json first, but the .json has no caption. */
+    if (group->text && !ret->caption) {
         take_text(group, ret);
         if (ret->reason == RAW_NO_CAPTION)
             ret->reason = RAW_FINE;

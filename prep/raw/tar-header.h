@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tar-header.h - the header block before each member of a tar.
  *
- * Ownership: plain data.
+ * Ownership: plain data. Errors: none. Threads: any.
  * Units:     numbers are octal digits as text; tar-read.c also accepts binary numbers.
- * Errors:    none.
- * Threads:   any.
  * Source:    POSIX.1-2017, pax, "ustar Interchange Format".
  */
 #pragma once

@@ -45,7 +45,7 @@ static bool parse_number(const char *field, size_t n, uint64_t *ret)
         value = p[0] & 0x7f;
         for (i = 1; i < n; i++) {
             if (value >> 55)
-                return false; /* more than 63 bits, or negative */
+                return false; /* the number has more than 63 bits, or is negative */
             value = value << 8 | p[i];
         }
         *ret = value;
@@ -257,7 +257,7 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
         return r;
     forget(tar);
     size_t n_name = strlen(tar->name);
-    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* in an old tar, a folder */
+    file &= n_name > 0 && tar->name[n_name - 1] != '/'; /* an old tar marks a folder so */
     *ret = (TarMember){.name = tar->name,
                        .offset = tar->at,
                        .n_bytes = n_bytes,
@@ -272,6 +272,30 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
     return file;
 }
 
+/* Looks for a header behind the end, and counts all bytes that are left. */
+static int pass_end(TarReader *tar, Error *err)
+{
+    const uint64_t n_left = tar->input.n_bytes - tar->at, n_looked = MIN(n_left, TAR_TAIL_MAX);
+    uint64_t n_padding = n_left;
+    for (uint64_t n = 0; n + TAR_BLOCK <= n_looked && n_padding == n_left; n += TAR_BLOCK) {
+        TarHeader h;
+        int r = tar->input.read(tar->input.context, tar->at + n, &h, sizeof(h), err);
+        if (r < 0)
+            return r;
+        if (is_ustar(&h) && checksum_holds(&h))
+            n_padding = n;
+    }
+    if (n_padding < n_left) {
+        tar->has_members_left = tar->n_damaged == 0;
+        lose_way(tar, tar->at + n_padding, n_left - n_padding);
+        tar->lost = false; /* what lies before the end is whole */
+    }
+    tar->frame_bytes += n_padding;
+    tar->at = tar->input.n_bytes;
+    tar->has_end = true;
+    return 0;
+}
+
 int tar_next(TarReader *tar, TarMember *ret, Error *err)
 {
     bool empty_before = false;
@@ -283,12 +307,8 @@ int tar_next(TarReader *tar, TarMember *ret, Error *err)
         tar->at += TAR_BLOCK;
         if (is_empty(&h)) {
             *(tar->lost ? &tar->lost_bytes : &tar->frame_bytes) += TAR_BLOCK;
-            if (empty_before && !tar->lost) {
-                tar->frame_bytes += tar->input.n_bytes - tar->at;
-                tar->at = tar->input.n_bytes;
-                tar->has_end = true;
-                return 0;
-            }
+            if (empty_before && !tar->lost)
+                return pass_end(tar, err);
             empty_before = true;
             continue;
         }

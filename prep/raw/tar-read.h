@@ -6,10 +6,11 @@
  * So damage does not end the walk: after a header with a wrong checksum, the walk continues at the next block that is a
  * valid ustar header. An incomplete block at the end counts as damage, too.
  *
- * Rules: a tar ends at two empty blocks or at its last byte. has_end is set only if an empty block is there: without
- * one the writer did not finish, even if the last member is complete. Links, folders, devices and unknown types are not
- * reported as members. A sparse file is reported, but cannot be read. Global pax headers are skipped. Only path and
- * size of a pax header are used.
+ * Rules: a tar ends at two empty blocks or at its last byte. If another header follows within TAR_TAIL_MAX bytes of the
+ * end (tars that were joined as files), the bytes from there on are damage, and are not read: other readers stop at the
+ * end, too. has_end is set only if an empty block is there: without one the writer did not finish, even if the last
+ * member is complete. Links, folders, devices and unknown types are not reported as members. A sparse file is reported,
+ * but cannot be read. Global pax headers are skipped. Only path and size of a pax header are used.
  *
  * Ownership: the caller owns the TarReader and the input's context; the name of a TarMember is valid until the next
  *            tar_next(). tar_reader_clear() frees the reader's memory.
@@ -23,7 +24,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 
-enum { TAR_NAMES_MAX = 1 << 20 }; /* bytes; a larger pax header or long name is damage */
+enum {
+    TAR_NAMES_MAX = 1 << 20, /* bytes; a larger pax header or long name is damage */
+    TAR_TAIL_MAX = 2 << 20,  /* bytes */
+};
 
 typedef struct TarInput {
     void *context;
@@ -47,7 +51,8 @@ typedef struct TarReader {
     uint64_t at;
     /* Number of damaged places, and the offset of the first one. */
     uint64_t n_damaged, first_damage;
-    bool has_end; /* after the last member: the tar ended with an empty block */
+    bool has_end;          /* valid after the last member: the tar ends with an empty block */
+    bool has_members_left; /* likewise: the first damage is a header behind the end */
     /* frame_bytes counts headers, padding and the bytes after the end; lost_bytes counts blocks that were skipped as
      * damaged. After the last member, these two and the members' n_there add up to the size of the tar. */
     uint64_t frame_bytes, lost_bytes;

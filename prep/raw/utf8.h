@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* utf8.h - checks whether bytes are UTF-8, and turns any bytes into UTF-8.
  *
- * Folder:    the defaults of its headers are Threads: one.
+ * Folder:    defaults of the headers here: Threads: one.
  * Ownership: the caller frees the text that utf8_make() returns.
  * Units:     bytes. Overlong forms, surrogates and code points beyond U+10FFFF are not UTF-8; U+0000 is.
  * Errors:    utf8_make(): NULL if memory is short.

@@ -25,7 +25,7 @@ struct S3Deferral {
     S3Store *s3;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    S3Deferred waiting[WAITING_MAX]; /* a ring */
+    S3Deferred waiting[WAITING_MAX]; /* a ring of n_waiting puts, from index `first` on */
     size_t first, n_waiting;
     size_t n_running; /* puts in progress */
     pthread_t threads[THREADS_MAX];

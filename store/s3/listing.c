@@ -145,7 +145,7 @@ typedef struct S3Sweep {
     size_t removed;
 } S3Sweep;
 
-/* Whether an entry is old enough, by the server's clock if the reply has its time. */
+/* Whether an entry is old enough to be removed. Its age is computed with the server's clock if the reply has a date. */
 static bool is_old(const S3Sweep *sweep, uint64_t since_usec, int64_t server_date)
 {
     const uint64_t now =

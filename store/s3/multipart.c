@@ -47,7 +47,7 @@ int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Err
 
 typedef struct PartDone {
     char etag[STORE_VERSION_MAX];
-    char crc32c[S3_CRC32C_BYTES]; /* "": sent without a checksum */
+    char crc32c[S3_CRC32C_BYTES]; /* "": the part was sent without a checksum */
 } PartDone;
 
 /* A part that is being sent. */
@@ -173,7 +173,7 @@ static int put_parts(Upload *u, Error *err)
     for (size_t i = ended; i < begun; i++)
         s3_cancel(u->put->s3->client, &u->slots[i % u->window].request);
     for (size_t i = ended; i < begun; i++)
-        (void)part_end(u, i, NULL); /* cancelled; only the first failure is reported */
+        (void)part_end(u, i, NULL); /* cancelled, so its failure is not reported */
     return r;
 }
 
@@ -195,7 +195,7 @@ static int create(Upload *u, Error *err)
                          .headers = headers,
                          .n_headers = n_headers,
                          .text_max = REPLY_MAX,
-                         .repeatable = true, /* u->orphan notes a second upload */
+                         .repeatable = true, /* u->orphan tells that two uploads may exist */
                          .stop = &put->s3->ending};
     u->begun_usec = clock_boottime_usec();
     int r = s3_do(put->s3->client, &request, NULL);

@@ -25,7 +25,7 @@
 
 void s3_random_bytes(void *ret, size_t n_bytes)
 {
-    assert(n_bytes <= 256); /* after the kernel's start, up to 256 bytes come whole and at once */
+    assert(n_bytes <= 256); /* getrandom() returns up to 256 bytes in one piece */
     ssize_t n = getrandom(ret, n_bytes, 0);
     assert(n == (ssize_t)n_bytes);
 }
@@ -73,7 +73,7 @@ static int put_whole(const S3Put *put, Error *err)
                          .body = put->parts,
                          .n_body = put->n_parts,
                          .checksum = true,
-                         .repeatable = true, /* the mark reveals a second put */
+                         .repeatable = true, /* the mark shows which put wrote the object */
                          .stop = &put->s3->ending,
                          .deadline_usec = s3_deadline(put->s3, put->n_bytes)};
     int r = fault("store.put.half");

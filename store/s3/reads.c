@@ -16,7 +16,7 @@
 enum {
     READ_TRIES = 3,    /* tries to read an object that changes */
     CHECK_TRIES = 5,   /* tries to read an object that does not match its ETag */
-    SAME_BELIEVED = 3, /* so many equal results in a row are accepted despite the ETag */
+    SAME_BELIEVED = 3, /* this number of equal results in a row is accepted despite the ETag */
 };
 
 /* A read in progress. */

@@ -42,7 +42,7 @@ typedef struct S3Store {
     pthread_cond_t finished;    /* broadcast when a read has arrived */
     atomic_bool ending;         /* store_free() runs: puts in progress are cancelled */
     Error probe_failure;        /* error of the last failed probe; under probe.c's lock */
-    uint64_t probe_failed_usec; /* when that probe failed; under probe.c's lock */
+    uint64_t probe_failed_usec; /* when the last probe failed; under probe.c's lock */
 } S3Store;
 
 static inline S3Store *s3_store(Store *store) { return (S3Store *)store; }

@@ -136,7 +136,7 @@ static void test_refuses(void **state)
     }
 }
 
-/* For a caller that accepts any type, tensors of integers are listed, and their bytes are checked like all others. */
+/* With SAFETENSORS_ANY, tensors of integers are listed, and their bytes are checked like those of other tensors. */
 static void test_integers(void **state)
 {
     (void)state;
@@ -166,7 +166,8 @@ static void test_integers(void **state)
         }
 }
 
-/* For a caller that accepts any type, a type without use in computations is listed by its name. */
+/* A type that cannot be used for computing is refused with SAFETENSORS_FLOATS. With SAFETENSORS_ANY it is listed by its
+ * name. */
 static void test_other_types(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-store-names.c - the exact limits of names of stores and objects, and the free space of a folder. */
+/* test-store-names.c - the exact limits of names of stores and objects, the free space of a folder, the names of
+ * folders that lie in one that the user may not read, and objects that cannot be removed. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "store/backend.h"
@@ -7,6 +8,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/test-names-XXXXXX";
@@ -70,6 +74,22 @@ static void folders_have_bounds(_unused_ void **state)
     assert_int_equal(open_it("/..a"), 0);
     assert_int_equal(open_it("/.a"), 0);
     assert_int_equal(open_it("a.b/c"), 0);
+}
+
+/* A relative path has a bound together with the present folder: a path that was cut would name another folder. */
+static void relative_paths_have_bounds(_unused_ void **state)
+{
+    char path[PATH_MAX + 1], cwd[PATH_MAX];
+    assert_int_equal(chdir(folder), 0);
+    assert_non_null(getcwd(cwd, sizeof(cwd)));
+    const size_t most = PATH_MAX - 1 - strlen(cwd) - 1;
+    memset(path, '/', most);
+    path[0] = 'a';
+    (void)snprintf(path + most - 1, 2, "b");
+    assert_int_equal(open_it(path), 0);
+    (void)snprintf(path + most - 1, 3, "bc");
+    assert_int_equal(open_it(path), -ENAMETOOLONG);
+    assert_int_equal(chdir("/"), 0);
 }
 
 static bool is_good(const char *begin, size_t n)
@@ -163,15 +183,86 @@ static void a_uri_names_one_object(_unused_ void **state)
     assert_int_equal(chdir("/"), 0);
 }
 
+/* Removal goes on behind an object that cannot be removed; the error names the first such object. */
+static void removal_goes_on(_unused_ void **state)
+{
+    static const char *const keys[] = {"kept/a", "kept/x", "kept/b"};
+    Error err = ERROR_INIT;
+    char path[64];
+    uint64_t n;
+    _cleanup_(store_freep) Store *store = NULL;
+    assert_int_equal(store_open(folder, &store, &err), 0);
+    for (size_t i = 0; i < 3; i += 2) { /* a folder is not an object */
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, keys[i]);
+        assert_int_equal(folder_make(path, &err), 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s/kept/x", folder);
+    assert_int_equal(file_write(path, "xyz", 3, 0, &err), 0);
+    assert_int_equal(store_delete_many(store, keys, ELEMENTSOF(keys), &err), -EISDIR);
+    assert_non_null(strstr(err.text, "/kept/a: "));
+    assert_int_equal(store_head(store, "kept/x", &n, &err), -ENOENT);
+}
+
+static int n_syncfs;
+
+/* Takes the place of the C library's function in this program. */
+int syncfs(int fd)
+{
+    n_syncfs++;
+    return (int)syscall(SYS_syncfs, fd);
+}
+
+/* Puts an object into the folder, and returns how many file systems were synced; -1: the put failed. */
+static int put_into(const char *path)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    char text[] = "text";
+    const struct iovec part = {text, sizeof(text)};
+    n_syncfs = 0;
+    if (store_open(path, &store, &err) < 0 || store_put(store, "a/b", &part, 1, 0, &err) < 0)
+        return -1;
+    return n_syncfs;
+}
+
+/* The name of a folder must be on the disk before an object in the folder counts as durable. A user who may not read
+ * the parent cannot sync the parent, so the file system is synced: once for each folder that a store meets. */
+static void a_parent_that_cannot_be_read_is_synced_with_its_file_system(_unused_ void **state)
+{
+    enum { NOBODY = 65534 };
+    char closed[64], mine[80];
+    int status;
+    (void)snprintf(closed, sizeof(closed), "%s/closed", folder);
+    (void)snprintf(mine, sizeof(mine), "%s/mine", closed);
+    assert_int_equal(mkdir(closed, 0755), 0);
+    assert_int_equal(mkdir(mine, 0755), 0);
+    assert_int_equal(put_into(folder), 0); /* each parent of this folder can be read */
+    const bool root = geteuid() == 0;
+    assert_true(!root || (chown(mine, NOBODY, NOBODY) == 0 && chmod(folder, 0755) == 0));
+    assert_int_equal(chmod(closed, 0311), 0);
+
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(root && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0) ? 100 : put_into(mine));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(chmod(closed, 0755), 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_have_bounds),
         cmocka_unit_test(folders_have_bounds),
+        cmocka_unit_test(relative_paths_have_bounds),
         cmocka_unit_test(keys_have_bounds),
         cmocka_unit_test(prefixes_may_end_anywhere),
         cmocka_unit_test(the_nearest_folder_tells_the_room),
         cmocka_unit_test(a_uri_names_one_object),
+        cmocka_unit_test(removal_goes_on),
+        cmocka_unit_test(a_parent_that_cannot_be_read_is_synced_with_its_file_system),
     };
     if (!mkdtemp(folder))
         return 1;

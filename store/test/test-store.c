@@ -397,7 +397,7 @@ static void test_defer(void **state)
     (void)state;
     _cleanup_(store_freep) Store *store = open_store();
     Error err = ERROR_INIT;
-    /* More objects than are kept open, wait, are listed or deleted at once; only 30 for Swift (80 ms for each). */
+    /* More objects than the store keeps open, queues, lists or deletes at once; only 30 for Swift (80 ms each). */
     static char keys[1100][16];
     const size_t n = is_swift ? 30 : is_s3 ? 1100 : 300;
     for (size_t i = 0; i < n; i++) {

@@ -23,11 +23,11 @@ enum { FAR_KEY_MAX = 128 };
 
 /* A fault of the next `times` reads, gets or fetches of a key that contains `key`. */
 typedef struct FarFault {
-    char key[FAR_KEY_MAX]; /* "": every key contains it */
+    char key[FAR_KEY_MAX]; /* text that the key contains; "": the fault hits every key */
     atomic_int times;
     int error; /* the reads' error; 0: a byte in the middle is flipped, unless delay_usec is set */
     uint64_t delay_usec; /* how late the reads arrive; 0: in time */
-    bool wanders;        /* two flips in a row differ */
+    bool wanders;        /* each read has another bit flipped; false: always the same bit */
 } FarFault;
 
 typedef struct Far {
@@ -46,6 +46,6 @@ typedef struct Far {
 
 extern Far *far;
 
-/* Sets everything to zero. To be called before any store is opened. */
+/* Sets all fields of *far to zero. To be called before any store is opened. */
 void far_begin(void);
 void far_fault(const char *key, int times, int error, uint64_t delay_usec);

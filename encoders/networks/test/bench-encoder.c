@@ -27,9 +27,9 @@ enum { STEPS = 5, STEPS_MAX = 1000, WARM_UP = 2, INPUT_MAX = 1 << 28 };
 typedef struct Bench {
     EncoderOptions options;
     DeviceOptions device;
-    int steps; /* 0: no timing */
+    int steps; /* number of timed runs; 0: nothing is timed */
     bool text, paced;
-    char *write, *decode; /* "IN:OUT" */
+    char *write, *decode; /* arguments of --write and --decode: "IN:OUT" */
     Encoder *encoder;
     size_t n_pixels, n_ids, n_latents, n_text; /* elements of a batch */
     uint16_t *latents, *text_out;

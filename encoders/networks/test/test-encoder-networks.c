@@ -6,6 +6,7 @@
 #include "encoders/networks/test/testing-golden.h"
 #include "encoders/networks/vae.h"
 
+#include <math.h>
 #include <string.h>
 
 static void *allocate(Device *device, size_t n_bytes)
@@ -242,6 +243,15 @@ static void names_and_shapes_are_stable_diffusions(void **state)
     free(file);
 }
 
+/* A network that makes a NaN in the middle of a result must not pass the comparison with a golden tensor. */
+static void a_nan_is_the_largest_error(void **state)
+{
+    (void)state;
+    const float right[] = {1, 2, -4}, near[] = {1.5f, 2, -4}, bad[] = {1, NAN, -4};
+    assert_true(largest_error(near, right, 3) == 0.125);
+    assert_true(isnan(largest_error(bad, right, 3)));
+}
+
 static void bad_shapes_are_refused(void **state)
 {
     (void)state;
@@ -268,6 +278,7 @@ int main(void)
         cmocka_unit_test(the_vae_computes_what_diffusers_does),
         cmocka_unit_test(the_text_encoder_computes_what_transformers_does),
         cmocka_unit_test(names_and_shapes_are_stable_diffusions),
+        cmocka_unit_test(a_nan_is_the_largest_error),
         cmocka_unit_test(bad_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

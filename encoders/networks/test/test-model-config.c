@@ -73,7 +73,7 @@ static const char *with(const char *text, const char *from, const char *to)
 
 typedef struct Case {
     const char *from, *to;
-    const char *said[2]; /* in the error's text; NULL: the config is good */
+    const char *said[2]; /* texts that the error's text must contain; NULL: the config is good */
 } Case;
 
 static void check(const Case *cases, size_t n, const char *text, bool is_vae)
@@ -204,7 +204,7 @@ static void keep_log(LogLevel level, const char *text)
     (void)strncat(logged, text, sizeof(logged) - strlen(logged) - 1);
 }
 
-/* Notes and settings of generation are ignored silently; an unknown key is logged. */
+/* Keys that hold notes or settings for generating text are ignored silently; an unknown key is logged. */
 static void keys_that_change_nothing(void **state)
 {
     (void)state;

@@ -378,7 +378,7 @@ static void the_hash_is_of_what_is_used(void **state)
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_(file_freep) File *file = file_of_tiny(cases[i].file);
         Tensor *t = find(file, cases[i].tensor);
-        t->data[t->n_bytes - 2] ^= 1; /* a bit of the last value */
+        t->data[t->n_bytes - 2] ^= 1; /* flips a bit of the last value */
         write_file(file, cases[i].file);
         const Outcome changed = outcome();
         if (hash_equal(changed.hash, plain.hash) == cases[i].used)
@@ -475,7 +475,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
             t->dims[2] = t->dims[3] = 4;
             second = "4x4x4x4";
             break;
-        case 6: /* the same tensor under its old and its present name */
+        case 6: /* the file has a tensor under its old and its present name */
             drop(vae, "encoder.mid_block.attentions.0.to_k.weight");
             t = &vae->tensors[vae->n++];
             *t = *find(vae, to_q);

@@ -64,7 +64,7 @@ double largest_error(const float *a, const float *b, size_t n)
     double error = 0, largest = 0;
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i] - (double)b[i]);
-        error = d <= error ? error : d; /* keeps a NaN */
+        error = d <= error || isnan(error) ? error : d;
         largest = fmax(largest, fabs((double)b[i]));
     }
     return error / largest;

@@ -2,10 +2,9 @@
 /* testing-golden.h - reads the files that tests/golden/make-encoders.py wrote, and states how far results may differ
  * from them.
  *
+ * Units: elements. Threads: the test's.
  * Ownership: golden_close() frees the Golden of golden_open(); tensors are borrowed from the Golden.
- * Units:     elements.
  * Errors:    a wrong or missing file fails the test.
- * Threads:   the test's.
  */
 #pragma once
 
@@ -29,7 +28,7 @@ const SafetensorsEntry *golden_entry(const Golden *g, const char *name);
 const void *golden_tensor(const Golden *g, const char *name);
 /* Returns the text of the config in the metadata. */
 const char *golden_config(const Golden *g);
-/* Returns max |a - b| / max |b|. */
+/* Returns max |a - b| / max |b|; NaN if any difference is NaN. */
 double largest_error(const float *a, const float *b, size_t n);
 Device *open_cpu(int threads);
 /* Returns the most that largest_error() may be on the device that open_cpu() opened. */

@@ -46,7 +46,7 @@ static void ask_kernel(char what, const PictureRecipe *recipe, uint8_t *memory)
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     else if (what == 'p')
         (void)syscall(SYS_mprotect, memory, 4096, PROT_READ | PROT_EXEC);
-    else if (what == 'r') /* a descriptor might be passed */
+    else if (what == 'r') /* recvmsg() could receive a descriptor */
         (void)syscall(SYS_recvmsg, CHILD_SOCKET_FD, NULL, 0);
     else if (what == 'a') /* harmless, but not an advice that free() gives */
         (void)syscall(SYS_madvise, memory, 4096, MADV_RANDOM);
@@ -76,11 +76,11 @@ static void act(const uint8_t *file, ChildAnswer answer, uint8_t *memory)
     case 'e': /* an empty packet, which looks like the end of the process */
         say(&answer, 0);
         break;
-    case 'p': /* a place without a question */
+    case 'p': /* answers for a place that holds no request */
         answer.place += 1000000;
         say(&answer, sizeof(answer));
         break;
-    case 'v': /* not a verdict */
+    case 'v': /* an answer whose number is not a verdict */
         answer.r = PICTURE_N_VERDICTS;
         say(&answer, sizeof(answer));
         break;

@@ -150,7 +150,7 @@ static void a_png_of_one_long_row_is_too_large(void **state)
     PictureRecipe recipe = picture_recipe_default;
     recipe.min_side = 2;
     assert_int_equal(verdict_of(&recipe, file.data, file.n, &err), PICTURE_TOO_SMALL);
-    put_be32(file.data + 16, 1 << 23); /* allowed, but the header's checksum is wrong now */
+    put_be32(file.data + 16, 1 << 23); /* the width is allowed, the header's checksum is wrong */
     assert_int_equal(verdict_of(&picture_recipe_default, file.data, file.n, &err), PICTURE_DECODE);
 }
 
@@ -383,7 +383,7 @@ static void a_webp_says_that_it_has_an_orientation(void **state)
 
     turned.data[FLAGS] |= HAS_EXIF;
     put_le32(turned.data + 4, (uint32_t)(chunk - turned.data) - 8);
-    assert_same_picture(&turned, &upright); /* announced, but behind the file's end */
+    assert_same_picture(&turned, &upright); /* the announced EXIF is behind the file's end */
 }
 
 int main(void)

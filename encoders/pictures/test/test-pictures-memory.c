@@ -119,7 +119,7 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     if (r != 0)
         fail_msg("%d: %s", r, err.text);
     assert_int_equal(pictures_child_pid(pictures, 0), child); /* no second child was started */
-    assert_true(rgb[sizeof(rgb) - 1] > rgb[0] + 100);         /* dark above, light below */
+    assert_true(rgb[sizeof(rgb) - 1] > rgb[0] + 100);         /* it is dark above and light below */
     long peak = peak_bytes(child);
     print_message("a child: %ld MiB resident at most, %ld before; bound %ld\n", peak >> 20,
                   before >> 20, bound >> 20);
@@ -128,7 +128,7 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     free(file);
 }
 
-/* The JPEG's coefficients already take 8 bytes per pixel. */
+/* The peak is at least 8 bytes per pixel: the coefficients of a CMYK JPEG alone take so much. */
 static void the_largest_picture_fits(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
     assert_int_equal(pictures_take(pictures, got, &err), PICTURE_TOO_LARGE);
     take_right(pictures, 1);
 
-    /* The largest files use one child's memory one after the other. */
+    /* A child's memory can hold only one of the largest files at a time. */
     memcpy(large, files[1], n_bytes[1]);
     assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
     assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), -EAGAIN);
@@ -229,7 +229,7 @@ static void a_picture_that_fails_twice_has_no_answer(void **state)
         take_none(pictures, cases[i].why);
         assert_int_equal(pictures_requested(pictures), 0);
     }
-    /* Now later children have no fault. */
+    /* Only the first child has the fault: SDTRAIN_FAULT is removed before a later child starts. */
     _cleanup_(pictures_freep) Pictures *pictures = open_pictures(1, "pictures.decode=kill@1", NULL);
     ask(pictures, 0);
     ask(pictures, 1);
@@ -283,7 +283,8 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
         {"fine", 0, ""},
     };
     for (int round = 0; round < 2; round++) {
-        bool together = round == 1; /* else each question waits for the answer before it */
+        /* False: each picture is sent after the answer to the picture before it. */
+        bool together = round == 1;
         for (size_t i = 0, end = 0; i < ELEMENTSOF(cases); i++) {
             Error err = ERROR_INIT;
             uint8_t got[RGB] = {0};

@@ -222,7 +222,7 @@ static void test_small(void **state)
     assert_int_equal(bpe_find(bpe, "", 0), -ENOENT);
     assert_int_equal(bpe_find(bpe, "<|startoftext|>", 15), 516);
     assert_int_equal(bpe_find(bpe, "<|endoftext|>", 13), 517);
-    /* A byte order mark, as some editors write it, may precede the head, in which only "#version" counts. */
+    /* A byte order mark, as some editors write it, may precede the head. */
     static const char marked[] = "\xEF\xBB\xBF" HEAD "a b\nab a\na b</w>\nab ab</w>\n";
     Hash hash = bpe_hash(bpe);
     bpe = bpe_free(bpe);

@@ -71,7 +71,7 @@ static void test_repairs(void **state)
     assert_in_range(n_changed, 150, ELEMENTSOF(repairs));
 }
 
-/* Java's form of U+0000. As in ftfy, its first byte before the end of a line also counts as U+0000. */
+/* Java's two bytes for U+0000 become U+0000. As in ftfy, so does the first of these bytes at the end of a line. */
 static void test_nul(void **state)
 {
     static const struct {

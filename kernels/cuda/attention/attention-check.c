@@ -25,7 +25,8 @@ static uint16_t bf16_of(float value)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* Returns the score from q_element and the root of the head's length as an element of k, which bf16 may round. */
+/* Returns the score of every query and key: q_element times the element of k, divided by the root of the head's length.
+ * The element of k is this root, rounded to bf16. */
 static float score_of(const AttentionShape *s)
 {
     const float root = sqrtf((float)s->head_dim);

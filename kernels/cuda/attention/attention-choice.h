@@ -9,12 +9,11 @@
  * were made, or our own kernels were faster (attention-tile.h), the entry is {"own_kernels":true} for each pass of the
  * shape.
  *
- * Folder:    the defaults of its headers are Threads: LANE_COMPUTE's.
+ * Folder:    defaults of the headers here: Threads: LANE_COMPUTE's.
+ * Units: workspace in bytes. Threads: any.
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
  *            graph; attention_lengths_new() gives device memory, which attention_lengths_free() releases.
- * Units:     workspace in bytes.
  * Errors:    0 or -errno; the text names the operation.
- * Threads:   any.
  */
 #pragma once
 
@@ -46,8 +45,8 @@ bool attention_entry_is_own(const json_t *entry);
 int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,
                            AttentionPass pass, const AttentionChoice *choice, AttentionGraph **ret,
                            Error *err);
-/* Reports whether the tokens of the shape leave a tile partly empty. A caller that makes a plan set then tries a
- * padding mask first. */
+/* Reports whether the tokens of the shape leave a tile partly empty. For such a shape a caller that makes a plan set
+ * tries a padding mask first. */
 bool attention_has_tail(const AttentionShape *shape);
 /* For tests, which make plans without a GPU: chooses the most images at once whose workspace is at most
  * workspace_max_bytes, and the first deterministic engine for them, and returns its graph. A shape with a tail is first
@@ -60,7 +59,7 @@ int attention_choose(const AttentionTarget *target, const AttentionShape *shape,
 /* Returns how many bytes of the tensor each image has, or 0 for the lengths, because all groups of images share the
  * same lengths. */
 size_t attention_image_bytes(const AttentionShape *shape, AttentionTensor tensor);
-/* Returns the tensors with pointers to the images from `first` on. */
+/* Returns `tensors` with each pointer moved to the image `first`. */
 AttentionTensors attention_images(const AttentionShape *shape, const AttentionTensors *tensors,
                                   int64_t first);
 

@@ -69,7 +69,7 @@ static int refuse(const char *name, const char *what, fe::error_t status, Error 
 
 /* ---- the graph ---- */
 
-/* Adds an input to the graph, identified by its place in AttentionTensor. */
+/* Adds the input `which` to the graph, with its place in AttentionTensor as its identifier. */
 static Tensor tensor_of(fe::graph::Graph *graph, AttentionTensor which, const AttentionShape &s)
 {
     const bool of_keys = which == ATTENTION_K || which == ATTENTION_V;

@@ -60,7 +60,7 @@ typedef struct AttentionTensors {
 typedef struct AttentionTarget {
     cudnnHandle_t handle;
     const char *record; /* JSON text: cuDNN's own description of a GPU */
-    int architecture;   /* the GPU's: 90 means sm_90 */
+    int architecture;   /* the GPU's architecture: 90 means sm_90 */
 } AttentionTarget;
 
 /* The operation's name in a plan set: "attention bf16 n32 h5 d64 4096x77 s320,640 backward", where s is followed by the

@@ -30,8 +30,9 @@ struct AttentionLibrary {
 
 /* ---- sharing ---- */
 
-/* cuDNN compiles a kernel for each graph, which takes half a second, and a network has many attentions of few shapes.
- * Attentions of one shape run one after the other, so they can share their graphs. */
+/* Returns the object in use for the same shape, or NULL. A network has many attentions of few shapes, and cuDNN
+ * compiles a kernel for each graph, which takes half a second. Attentions of one shape run one after the other, so they
+ * can share their graphs. */
 static AttentionLibrary *find_shared(const CudaCompute *compute, const AttentionShape *shape)
 {
     char name[ATTENTION_NAME_MAX], other[ATTENTION_NAME_MAX];

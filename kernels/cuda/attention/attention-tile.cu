@@ -326,7 +326,7 @@ template <int KT> struct BackwardShared {
     Bf16 keys[KT * TILE * ROW], values[KT * TILE * ROW];
     Bf16 queries[ROWS * ROW], slopes[ROWS * ROW]; /* slopes: gradient of the output */
     Bf16 weights[ROWS * (KT * TILE + 8)];     /* the probabilities of all keys, for each query */
-    Bf16 differences[ROWS * (KT * TILE + 8)]; /* slopes of the scores, without the scale */
+    Bf16 differences[ROWS * (KT * TILE + 8)]; /* gradients of the scaled scores */
     BackwardRow rows[ROWS];
 };
 

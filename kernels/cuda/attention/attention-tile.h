@@ -6,8 +6,7 @@
  * tokens. The order of all sums depends only on the shape; how a step of 16 products rounds depends on the GPU
  * (mma-model.h).
  *
- * Ownership: borrows everything.
- * Units:     elements.
+ * Ownership: borrows everything. Units: elements.
  * Errors:    a launch that fails is the device's sticky error.
  */
 #pragma once

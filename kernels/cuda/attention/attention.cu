@@ -26,7 +26,7 @@ struct Attention {
     AttentionShape shape;
     AttentionLibrary *library; /* if library and unfused are NULL, our own kernels are used */
     AttentionUnfused *unfused;
-    bool tile; /* our own kernels are the kernels of attention-tile.h */
+    bool tile; /* our own kernels for the shape are the kernels of attention-tile.h */
 };
 
 #ifndef SDTRAIN_CUDA_ATTENTION

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv-epilogue.h - adds bias, per_image and residual to the result of a convolution, in a pass of its own.
  *
- * Ownership: none.
- * Units:     elements.
- * Errors:    as kernels.h.
- * Threads:   LANE_COMPUTE's.
+ * Ownership: none. Units: elements. Errors: as kernels.h. Threads: LANE_COMPUTE's.
  */
 #pragma once
 

@@ -61,13 +61,13 @@ typedef struct ConvTarget {
 /* For tests, which make plans without a GPU: makes a target from a record: JSON text in which cuDNN describes a GPU.
  * -EINVAL: cuDNN refuses the record. */
 int conv_target_of_record(const char *record, ConvTarget *ret, Error *err);
-/* For tests: closes the record; the handle belongs to its owner. */
+/* For tests: destroys the target's record. The handle stays the caller's. */
 void conv_target_close(ConvTarget *target);
 
 typedef struct ConvGraph ConvGraph;
 
-/* add: the result is added to the old values of the result tensor, before it is rounded. -EINVAL: cuDNN has no graph of
- * such a shape. */
+/* add: the old values of the result tensor are added to the sums before the sums are rounded. -EINVAL: cuDNN has no
+ * graph for the shape. */
 int conv_graph_new(const ConvTarget *target, const ConvShape *shape, ConvPads pads, ConvPass pass,
                    bool add, ConvGraph **ret, Error *err);
 ConvGraph *conv_graph_free(ConvGraph *graph);

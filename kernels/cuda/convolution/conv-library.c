@@ -18,7 +18,7 @@ struct ConvLibrary {
         CudaWork work;
     } passes
         [N_CONV_PASSES]
-        [2]; /* [1] adds; it is empty for the weight's gradient. Without a plan our own kernels compute the pass */
+        [2]; /* [0] overwrites the result, [1] adds. [1] is empty for the weight's gradient. plan NULL: own kernels */
     size_t workspace_bytes;
 };
 

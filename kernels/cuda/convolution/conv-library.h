@@ -4,11 +4,10 @@
  * The same engine computes a pass whether the pass overwrites its result or adds to it: one entry of the plans serves
  * both.
  *
+ * Units: workspace in bytes. Threads: LANE_COMPUTE's.
  * Ownership: conv_library_new() gives the caller the object, conv_library_free() accepts NULL. The object borrows its
  *            device.
- * Units:     workspace in bytes.
  * Errors:    see conv_library_new(). A call that fails while it runs breaks the device.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

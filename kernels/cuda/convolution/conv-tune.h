@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv-tune.h - the fastest of the deterministic engines that cuDNN proposes for a pass of a convolution.
  *
- * Ownership: borrows everything.
- * Units:     workspace in bytes.
+ * Ownership: borrows everything. Units: workspace in bytes. Threads: LANE_COMPUTE's.
  * Errors:    as tune.h. -EINVAL: no engine serves.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

@@ -30,7 +30,7 @@ static int64_t weight_elements(const ConvShape &s)
 }
 
 /* Turns [out][in][taps] into [out][taps][in]. A tile is TILE_CHANNELS channels of `in` for one channel of `out`, with
- * all taps. It is read in memory order and written along `in`. N: elements of a pack. */
+ * all taps. The tile is read in memory order and written along `in`. N: elements of a pack. */
 enum { TILE_CHANNELS = 128, TAPS_MAX = 9 };
 
 template <int N, typename T>

@@ -5,8 +5,8 @@
  * A cluster shares the rows of SUM_WIDTH packs of columns, which are whole lines of memory. Where a matrix is so narrow
  * that its clusters would leave most of a GPU idle, the matrix is cut into pieces; column_totals_kernel adds the sums
  * of the pieces. A thread adds AHEAD rows in fp32, and these partial sums in double. Then its block adds the sums of
- * its lines of threads, the cluster's first block adds the sums of the other blocks, and the pieces are added, each in
- * order. The tree depends only on rows, columns and the type.
+ * its lines of threads, the cluster's first block adds the sums of the other blocks, and the pieces are added. Each of
+ * these three steps has a fixed order. The tree depends only on rows, columns and the type.
  *
  * A conditional load is a branch, and the code behind the branch waits for the load before it. So all AHEAD loads are
  * always made; instead of a row behind the last one, the thread loads its first row once more. */

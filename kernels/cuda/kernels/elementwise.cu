@@ -11,7 +11,7 @@ template <int N> struct Loaded {
     Pack<N> a, b, c;
 };
 
-/* to = value, or to += value, rounded once. */
+/* Stores value in `to`, or before + value if add is true. `before` is the old content of `to`. */
 template <int N, typename T>
 __device__ static inline void store_sum(T *to, Pack<N> value, const Pack<N> &before, bool add)
 {
@@ -131,8 +131,8 @@ void cuda_accumulate(Device *device, int64_t n, const void *x, void *y)
                       (const T *)x, (T *)y));
 }
 
-/* Returns the address of pack i of the joined rows in its own part, a or b. wa, wb and both: packs in a row of a, of b
- * and of both. */
+/* Returns the address, in a or in b, of pack i of the joined rows. wa, wb and both: the number of packs in a row of a,
+ * in a row of b and in a joined row. */
 template <int N, typename T>
 __device__ static inline T *part_of(int64_t i, int64_t wa, int64_t wb, Divisor both, T *a, T *b)
 {
@@ -230,8 +230,9 @@ static Doubling doubling(int to_h, int to_w, int c)
     return Doubling{divisor(c), divisor((to_w + 1) / 2), divisor((to_h + 1) / 2), to_h, to_w};
 }
 
-/* The square of up to four pixels of the large image that comes from pack i of the small image: the pack in the upper
- * left pixel, and whether the square has pixels on the right and below. */
+/* The square of up to four pixels of the large image into which a pack of the small image is copied. `first` is the
+ * index of the pack's copy in the upper left pixel. right and below: the square also has pixels on the right, and
+ * below. */
 struct Square {
     int64_t first;
     bool right, below;

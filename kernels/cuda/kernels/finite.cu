@@ -10,7 +10,7 @@ template <> struct Exponent<float> {
     enum : uint32_t { MASK = 0x7f800000 };
 };
 template <> struct Exponent<uint16_t> {
-    enum : uint32_t { MASK = 0x7f80 }; /* bf16 */
+    enum : uint32_t { MASK = 0x7f80 }; /* the mask of a bf16 */
 };
 
 template <typename T> __device__ static inline unsigned bad_in(uint32_t word)
@@ -22,8 +22,8 @@ template <typename T> __device__ static inline unsigned bad_in(uint32_t word)
     return bad;
 }
 
-/* packs: the number of whole packs of N words. The first block also counts the elements behind them, which are less
- * than a pack. */
+/* packs: the number of whole packs of N words. The first block also counts the elements behind these packs, which are
+ * fewer than the elements of a pack. */
 template <typename T, int N>
 __global__ void count_non_finite_kernel(int64_t packs, int64_t n, const T *data, uint64_t *count)
 {

@@ -4,7 +4,8 @@
  *
  * A block processes GATE_WIDTH packs of columns and GATE_LINES * GATE_ROWS rows. A thread always has the same columns:
  * it adds in fp32 the rounded values that it stores for its GATE_ROWS rows. Then its block adds the lines in double,
- * and column_totals_kernel adds the sums of the blocks, each in order. The tree depends only on the rows. */
+ * and column_totals_kernel adds the sums of the blocks; each of these sums has a fixed order. The tree depends only on
+ * the number of rows. */
 #include "kernels/cuda/kernels/activation.cuh"
 #include "kernels/cuda/kernels/operations.h"
 

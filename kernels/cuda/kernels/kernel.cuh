@@ -81,7 +81,7 @@ template <int BYTES> struct alignas(BYTES) Words {
     uint32_t at[BYTES / 4];
 };
 
-enum { ACCESS_BYTES = 16 }; /* the most that a thread moves at once */
+enum { ACCESS_BYTES = 16 }; /* the most bytes that a thread moves at once */
 
 /* Returns how many elements take ACCESS_BYTES. */
 template <typename T> _device_ constexpr int pack_elements() { return ACCESS_BYTES / sizeof(T); }
@@ -93,8 +93,8 @@ static inline bool in_packs(int64_t width, Pointers... pointers)
     return width % pack_elements<T>() == 0 && (((uintptr_t)pointers % ACCESS_BYTES == 0) && ...);
 }
 
-/* Each of these functions makes one access to global memory. Without assembly the compiler splits some stores into
- * four. */
+/* load_words() and store_words() make one access to global memory. Without assembly the compiler splits some stores
+ * into four. */
 template <int BYTES> __device__ static inline Words<BYTES> load_words(const void *from)
 {
 #ifndef __CUDACC__
@@ -248,8 +248,8 @@ __device__ static inline void store_some(T *to, const Pack<N> &pack, int there)
 
 /* ---- division by a number that is constant during a launch ---- */
 
-/* The machine's 64-bit division takes about 70 instructions. The upper half of the product with `factor` is the same
- * quotient while n * by < 2^64. */
+/* A number by which any n is divided. The 64-bit division takes about 70 instructions of the machine. The upper half of
+ * the product of n and `factor` is the same quotient while n * by < 2^64. */
 struct Divisor {
     int64_t by;
     uint64_t factor; /* 2^64 / by, rounded up; 0: by is 1 */
@@ -504,9 +504,9 @@ __device__ static inline void for_packs(int64_t n, Load load, Use use)
 /* Returns the number of blocks of THREADS threads for for_packs() over n packs. */
 static inline unsigned blocks_for_packs(int64_t n) { return blocks_for(DIV_ROUND_UP(n, DEPTH)); }
 
-/* Runs a statement with T defined as the device's type of activations, and N as the elements of a pack: those of 16
- * bytes if in_packs<T> is true for the width and the pointers in `row`, otherwise 1. Both values of N give the same
- * bits. */
+/* Runs a statement with T defined as the device's type of activations, and N as the number of elements of a pack: a
+ * pack has 16 bytes if in_packs<T> is true for the width and the pointers in `row`, otherwise one element. Both values
+ * of N give the same bits. */
 #define WITH_PACKS(device, row, ...)                                                               \
     WITH_TYPE(                                                                                     \
         device,                                                                                    \

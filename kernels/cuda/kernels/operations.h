@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* operations.h - the CUDA backend's functions: cuda_conv_forward() and so on, as kernels.h describes them.
  *
- * Ownership: as kernels.h.
- * Units:     as kernels.h.
- * Errors:    as kernels.h.
- * Threads:   as kernels.h.
+ * Ownership: as kernels.h. Units: as kernels.h. Errors: as kernels.h. Threads: as kernels.h.
  */
 #pragma once
 

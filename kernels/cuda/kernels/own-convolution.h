@@ -6,10 +6,7 @@
  * of 1x1. The packed weight has the device's type and the layout [c_out][k][k][c_in]. dweight is fp32 and has the same
  * layout, or, for a kernel of 1x1, `row` elements from one output channel to the next.
  *
- * Ownership: as kernels.h.
- * Units:     elements.
- * Errors:    as kernels.h.
- * Threads:   as kernels.h.
+ * Ownership: as kernels.h. Units: elements. Errors: as kernels.h. Threads: as kernels.h.
  */
 #pragma once
 

@@ -5,10 +5,7 @@
  * rcp.approx is one instruction, and its result is within one unit in the last place of the correctly rounded result,
  * according to its documentation and to a measurement of all 2^23 mantissas on an H100.
  *
- * Ownership: none.
- * Units:     none.
- * Errors:    none; NaN gives NaN.
- * Threads:   any; pure.
+ * Ownership: none. Units: none. Errors: none; NaN gives NaN. Threads: any; pure.
  */
 #pragma once
 

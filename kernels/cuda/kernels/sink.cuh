@@ -25,7 +25,7 @@ static int words_of(const GradientSink *sink)
     return sink->kind == SINK_COUNT ? sink->bits / 32 : sink->kind == SINK_ADD ? 1 : 0;
 }
 
-/* Runs a statement with WORDS defined as the words of an element of the sink. */
+/* Runs a statement with WORDS defined as the number of 32-bit words of an element of the sink (words_of()). */
 #define WITH_WORDS(sink, ...)                                                                      \
     do {                                                                                           \
         if (words_of(sink) == 0) {                                                                 \

@@ -13,7 +13,7 @@ enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
 
 /* The parts of a StatePlanShape that the kernels use. */
 struct Layout {
-    const int64_t *offsets; /* where each tensor begins, and the end; device memory */
+    const int64_t *offsets; /* where each tensor begins, and where the last ends; device memory */
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank, n_shards, shard;
@@ -279,8 +279,8 @@ __device__ static inline double factor_of(Factors *f, int64_t element)
 
 /* A block processes a chunk, LANES / 4 threads process one of its SEGMENTS, and a thread has four of the lanes that a
  * CPU has: chains and tree are those of the CPU, and so are the bits. A thread loads LOADS times 16 bytes before it
- * uses the first; instead of a pack behind the last one it loads its first pack again, because a conditional load would
- * wait for the load before it. */
+ * uses the first 16. Behind the last pack the thread loads its first pack again, because a conditional load would wait
+ * for the load before it. */
 enum { THREADS_OF_SEGMENT = LANES / 4, LOADS = 8 };
 
 /* Adds the squares of the packs from `i` to `end`, which are LANES elements apart. */

@@ -27,12 +27,13 @@ struct Linear {
     LinearShape shape;
     ConvShape plain;
     int columns; /* columns of the weight */
-    /* The plain kernels compute a product that is NULL. */
+    /* Where a product is NULL, the plain kernels compute it. */
     CudaMatmul *forward, *backward_data, *backward_weight;
 };
 
 #ifdef SDTRAIN_CUDA_LIBRARIES
-/* of: the number of columns of D's rows, which may be more than the columns of the layer. */
+/* of: the number of columns of the matrix in which D is stored. If these are more than the columns of the layer, the
+ * name of the operation contains their number. */
 static int make_product(Linear *l, const char *what, int of, const CudaMatmulShape *shape,
                         CudaMatmul **ret, Error *err)
 {
@@ -45,8 +46,8 @@ static int make_product(Linear *l, const char *what, int of, const CudaMatmulSha
     return cuda_matmul_new(l->device, operation, shape, ret, err);
 }
 
-/* Returns the alignment in bytes of a layer's first column, where layers of `in` columns share rows of `columns`
- * columns. */
+/* Returns the alignment in bytes of a layer's first column, where layers of `in` columns lie side by side in rows of
+ * `columns` columns. */
 static int column_alignment(int in, int columns)
 {
     const int bytes = (in | columns) * (int)sizeof(float);
@@ -208,8 +209,8 @@ void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weig
                         workspace);
 }
 
-/* The declared order is channels last, which with one tap is the same as the state's order. A gradient declared in the
- * state's order may be written into the state itself, where it is not aligned. */
+/* The declared order is channels last, which with one tap is the same as the state's order. If the state's order were
+ * declared, the gradient might be written into the state itself, where it is not aligned. */
 GradientForm cuda_linear_gradient_form(const Linear *linear)
 {
     return (GradientForm){DATA_F32, GRADIENT_CHANNELS_LAST, linear->shape.out, linear->shape.in, 1};

@@ -2,10 +2,7 @@
 /* matmul-internal.h - shared by the code that runs a product (matmul.c) and the code that finds its algorithm
  * (matmul-tune.c).
  *
- * Ownership: as matmul.h.
- * Units:     bytes.
- * Errors:    as matmul.h.
- * Threads:   as matmul.h.
+ * Ownership: as matmul.h. Units: bytes. Errors: as matmul.h. Threads: as matmul.h.
  */
 #pragma once
 
@@ -18,8 +15,8 @@ struct CudaMatmul {
     CudaCompute *compute;
     CudaMatmulShape shape;
     char *operation;
-    cublasLtMatmulDesc_t bare,
-        biased; /* bare has no bias; biased has a bias, and is set only if the shape has one */
+    /* bare has no bias; biased has a bias, and is set only if the shape has one */
+    cublasLtMatmulDesc_t bare, biased;
     cublasLtMatrixLayout_t a, b, d; /* C has the layout of D */
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;

@@ -98,7 +98,8 @@ static bool repeats(const cublasLtMatmulAlgo_t *algorithm)
 /* How many algorithms were offered, and how many of them are not candidates, for each reason. */
 typedef struct Offers {
     int offered, varying, untold, refused, large;
-    cublasStatus_t status; /* of the last refused algorithm, or of a query without offers */
+    /* The status of the last refused algorithm; if no algorithm was refused, the status of the query. */
+    cublasStatus_t status;
 } Offers;
 
 /* Returns NULL if the algorithm is a candidate, otherwise the reason why not. */

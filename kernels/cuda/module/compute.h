@@ -34,10 +34,10 @@ typedef struct CudaCompute {
     const struct CudaLibraries *libraries; /* NULL: the libraries are not open */
     struct cublasLtContext *cublaslt;      /* NULL until the first cuda_matmul_new() */
     struct cudnnContext *cudnn;
-    struct AttentionLibrary *attentions; /* one for each shape that is in use */
+    struct AttentionLibrary *attentions; /* a list of objects, one for each shape in use */
     char **names;                        /* the copies that cuda_compute_name() returns */
     size_t n_names;
-    char *folder;             /* where plans are searched for; NULL: nowhere */
+    char *folder;             /* the folder of the plan sets; NULL: no folder */
     bool tune;                /* *_new() tries algorithms and adds missing entries to the plans */
     int tune_sec;             /* as in DeviceOptions */
     bool keep_installed;      /* as in DeviceOptions */
@@ -50,7 +50,7 @@ typedef struct CudaCompute {
 typedef struct CudaComputeOptions {
     const char *architecture, *device; /* as in CudaMachine */
     int sms;
-    /* of plan sets; NULL: no folder, and the device is plain until it gets plans */
+    /* the folder of the plan sets; NULL: no folder, and the device is plain until it gets plans */
     const char *folder;
     const DeviceOptions *asked; /* only tune, tune_sec and keep_installed are read */
 } CudaComputeOptions;
@@ -108,7 +108,8 @@ void cuda_launched(const Device *device, const CudaWork *work);
  * microseconds between them, by the device's clock. */
 void cuda_clock_mark(Device *device, int mark);
 int cuda_clock_usec(Device *device, double *ret, Error *err);
-/* Keeps the text as the device's failure, unless it has one already. From then on the device's calls fail with -EIO. */
+/* Keeps the text as the device's failure, unless the device already has a failure. From then on the device's calls fail
+ * with -EIO. */
 void cuda_device_break(Device *device, const char *text);
 
 #ifdef __cplusplus

@@ -201,8 +201,9 @@ int cuda_device_open(const DeviceOptions *options, Device **ret, Error *err)
     d->waits = waits_for_kernels();
     (void)pthread_mutex_init(&d->lock, NULL); /* default attributes cannot fail */
     char address[32];
+    /* The thread is bound before the context is made, because the context allocates host memory. */
     if (cudaDeviceGetPCIBusId(address, sizeof(address), ordinal) == cudaSuccess)
-        (void)cuda_numa_bind("/sys", address); /* before the context allocates memory of the host */
+        (void)cuda_numa_bind("/sys", address);
     code = cudaSetDevice(ordinal);
     if (code == cudaSuccess)
         code = cudaGetDeviceProperties(&d->properties, ordinal);
@@ -300,7 +301,7 @@ int cuda_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
     if (code == cudaSuccess)
         code = cudaMemsetAsync(memory, 0, MAX(n_bytes, (size_t)DEVICE_ALIGNMENT),
                                d->lanes[LANE_COMPUTE].stream);
-    if (code == cudaSuccess) /* other lanes may use the memory at once */
+    if (code == cudaSuccess) /* a wait, because other lanes may use the memory at once */
         code = cudaStreamSynchronize(d->lanes[LANE_COMPUTE].stream);
     if (!cuda_check(d, code, "allocating memory"))
         return failure_of(d, err);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - a GPU as a Device: its streams, and the first error of any of its calls.
  *
- * Ownership: as kernels.h.
- * Units:     as kernels.h.
+ * Ownership: as kernels.h. Units: as kernels.h.
  * Errors:    the first failing call of the runtime is kept, with its name, its purpose, and the work that came after
  *            the last reached fence. Every later call that can fail then fails with this error, because a broken
  *            context never works again. errors.h defines the errno.
@@ -39,7 +38,7 @@ typedef struct CudaDevice {
     CudaTrace trace;
     CudaTimes times;
     cudaEvent_t *moments; /* times.n_max + 1 events; NULL: nothing is timed */
-    bool waits;           /* waits for each kernel, so that a report names the failing one */
+    bool waits; /* the host waits for each kernel, so that a report names the failing kernel */
     CudaCompute *compute;
     cudaEvent_t marks[2]; /* the events of cuda_clock_mark(); NULL until first used */
 } CudaDevice;

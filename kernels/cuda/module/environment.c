@@ -55,7 +55,8 @@ static bool must_go(const char *entry, size_t name_length)
 void cuda_environment_clear(void)
 {
     static atomic_bool told_once;
-    const bool told = atomic_exchange(&told_once, true); /* each call finds the kept variables */
+    /* Each call finds the kept variables, but only the first call logs them. */
+    const bool told = atomic_exchange(&told_once, true);
     /* unsetenv() moves the later entries forward. */
     for (size_t i = 0; environ && environ[i];) {
         const size_t length = strcspn(environ[i], "=");

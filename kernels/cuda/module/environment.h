@@ -9,8 +9,7 @@
  * Variables that make a fault easier to find and change no bit are kept: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*,
  * CUDA_CACHE_PATH, and the variables of cuDNN's and cuBLASLt's logs.
  *
- * Ownership: none.
- * Errors:    none.
+ * Ownership: none. Errors: none.
  * Threads:   one, before the first call of the driver and before the first library is opened. A thread that calls
  *            getenv() at that moment may miss a variable, but reads no freed memory; of the trainer's threads only the
  *            S3 client's call getenv(), for proxies.

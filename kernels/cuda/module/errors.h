@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* errors.h - maps an error of CUDA's runtime to an errno of kernels.h, which says whose fault the error is.
  *
- * The leader takes a node out of service for a broken GPU, and for one job only if the driver is too old. If the
- * program is at fault, the node gets a strike (trainer/session/device-exit.h). A cudaError_t may have any of these
- * three causes.
+ * If the GPU is broken, the leader takes the node out of service. If the driver is too old, the leader does this only
+ * for one job. If the program is at fault, the node gets a strike (trainer/session/device-exit.h). A cudaError_t may
+ * have any of these three causes.
  *
- * Ownership: none.
- * Units:     cudaError_t.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: none. Units: cudaError_t. Errors: none. Threads: any.
  */
 #pragma once
 

@@ -7,8 +7,7 @@
  * library. Callers include <cudnn.h> and <cublasLt.h> as usual. A function that is missing here does not link until
  * a line for it is added below.
  *
- * Ownership: none.
- * Units:     as the vendor's.
+ * Ownership: none. Units: as the vendor's.
  * Errors:    before forward_fill(): CUDNN_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_NOT_INITIALIZED, version 0.
  * Threads:   call forward_fill() before any thread calls the functions.
  */
@@ -136,8 +135,8 @@
 extern "C" {
 #endif
 
-/* Takes the functions from two open libraries (dlopen()'s handles). Returns NULL, or the name of a function that is
- * missing; then nothing has changed. */
+/* Takes the functions from two open libraries (handles of dlopen()), and returns NULL. If a function is missing, takes
+ * no function and returns the name of the missing one. */
 const char *forward_fill(void *cudnn, void *cublaslt);
 
 #ifdef __cplusplus

@@ -23,9 +23,9 @@
 #define CUBLASLT_NAME NAME("libcublasLt.so.", CUBLAS_VER_MAJOR)
 #define NVRTC_STEM "libnvrtc.so"
 
-/* The libraries that libcudnn opens by name when it needs them. Each is opened before that by its full path, because
- * the loader would search LD_LIBRARY_PATH first. libcudnn_graph is opened before libcudnn, because libcudnn gets its
- * version from libcudnn_graph. */
+/* The libraries that libcudnn opens by name when it needs them. This module opens each of them earlier, by its full
+ * path, because the loader would search LD_LIBRARY_PATH first. libcudnn_graph is opened before libcudnn, because
+ * libcudnn gets its version from libcudnn_graph. */
 static const char *const cudnn_parts[] = {
     NAME("libcudnn_graph.so.", CUDNN_MAJOR),
     NAME("libcudnn_ops.so.", CUDNN_MAJOR),

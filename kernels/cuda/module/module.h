@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* module.h - the table of the CUDA backend.
  *
- * Folder:    the defaults of its headers are Units: none.
- * Ownership: static.
- * Errors:    none.
- * Threads:   any.
+ * Folder:    defaults of the headers here: Units: none.
+ * Ownership: static. Errors: none. Threads: any.
  */
 #pragma once
 

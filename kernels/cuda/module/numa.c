@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-enum { BITS = 8192, FILE_MAX = 64 * 1024 }; /* the most CPUs or nodes; bytes of a file of sysfs */
+enum { BITS = 8192, FILE_MAX = 64 * 1024 }; /* the most CPUs or nodes; the most bytes of a file */
 
 typedef struct Set { /* a set of processors or of NUMA nodes */
     unsigned long words[BITS / (8 * sizeof(unsigned long))];
@@ -85,8 +85,8 @@ static int read_node(const char *sysfs, const char *pci_address, int *ret, Error
     return 0;
 }
 
-/* Returns 1 if memory will come from the node while it has free memory, 0 if the process already has a memory
- * policy. */
+/* Lets memory come from the node as long as the node has free memory, and returns 1. If the process already has a
+ * memory policy, changes nothing and returns 0. */
 static int prefer_memory(int node, Error *err)
 {
     int policy = MPOL_DEFAULT;

@@ -20,7 +20,8 @@
 enum { TRACE_NAMES = 8192 }; /* a grain of sd2-base has about 1,900 launches */
 
 typedef struct CudaTrace {
-    _Atomic uint64_t n_put, reached; /* the next launch's place; the last reached fence's place */
+    /* The number of launches so far, and the number of launches before the last fence that was reached. */
+    _Atomic uint64_t n_put, reached;
     const char *_Atomic names[TRACE_NAMES];
 } CudaTrace;
 

@@ -95,7 +95,7 @@ static void read_dw(JsonReader *entry, const char *type)
         json_refuse(entry, "dw", "%s: it must be %s", told, type);
 }
 
-/* Reads how much of the work after the sums the library does. */
+/* Reads "variant": how much of the work after the sums the library does. */
 static void read_variant(JsonReader *entry)
 {
     char told[16];
@@ -357,7 +357,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 /* A check that a set must pass to be used. */
 typedef int (*PlansCheck)(const CudaPlans *plans, const CudaMachine *machine, Error *err);
 
-/* Returns a set that passes the check although its GPU has another name, or NULL. */
+/* Returns the set of the file, for a GPU of any name, if it passes the check and is not plain; otherwise NULL. */
 static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansCheck check)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;

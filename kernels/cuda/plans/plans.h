@@ -30,12 +30,11 @@
  * what runs; the attributes beside it are for people, and must be equal to those that the library reads from it. If
  * an entry has no "opaque", the algorithm is made from the attributes, which may contain less than the library knows.
  *
+ * Units: workspace in bytes. Threads: one at a time.
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.
- * Units:     workspace in bytes.
  * Errors:    -EINVAL: a bad text, with its source, key and value; a set for another GPU. -EPROTO: a set for another
  *            version of a library. -ENOENT: no such entry or set.
- * Threads:   one at a time.
  */
 #pragma once
 
@@ -45,7 +44,7 @@ enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096, CUDA_PLANS_OPAQ
 
 /* The machine for which plans are valid. */
 typedef struct CudaMachine {
-    char architecture[16]; /* "sm_90" */
+    char architecture[16]; /* such as "sm_90" */
     char device[256];      /* the GPU's name */
     int sms;               /* multiprocessors */
     int cudnn, cublaslt;   /* versions, as the libraries report them */
@@ -64,7 +63,7 @@ DEFINE_CLEANUP(CudaPlans, cuda_plans_free)
 int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Error *err);
 /* Reads the set for the machine from a folder: the file of the GPU's name, with '-' for blanks (NVIDIA-H200.json), or
  * else the first file by name whose GPU has the same architecture and number of multiprocessors. -ENOENT: no such file.
- * If the file of the GPU's own name is bad or does not fit, this is an error; other such files are skipped. */
+ * A bad or unfit file of the GPU's own name is an error; a bad or unfit file of another name is skipped. */
 int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
 
 /* Reports whether the folder may have a set for cuda_plans_find(), before the versions of the libraries are known.

@@ -18,8 +18,8 @@ enum {
     ROUNDS = 5,
     RUNS_MAX = 64,     /* the most runs in one round */
     ROUND_USEC = 2000, /* the shortest round, unless RUNS_MAX runs are shorter */
-    HOPELESS =
-        3, /* a candidate whose warm run takes so many times as long as the fastest is not timed */
+    /* A candidate whose warm run takes so many times as long as the fastest candidate is not timed. */
+    HOPELESS = 3,
     SECONDS = 300, /* the time for tuning all operations of a device */
     SECONDS_MAX = 86400,
 };
@@ -116,7 +116,7 @@ static int measure(const Tuning *t, int candidate, double fastest, Error *err)
 
 enum {
     NONE = INT_MAX, /* no candidate runs */
-    LATE_MAX = 2,   /* the candidates tried after the time is over: the first may refuse to run */
+    LATE_MAX = 2,   /* the most candidates after the time is over: the first may refuse to run */
 };
 
 static bool is_late(const CudaCompute *c, uint64_t now)

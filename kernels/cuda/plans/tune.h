@@ -11,10 +11,8 @@
  * tuned for its seconds (DeviceOptions.tune_sec, otherwise SDTRAIN_CUDA_TUNE_SEC, 300), each further operation gets the
  * first of its library's first tune_candidates_max() candidates that runs.
  *
- * Ownership: borrows everything.
- * Units:     bytes, microseconds.
+ * Ownership: borrows everything. Units: bytes, microseconds. Threads: LANE_COMPUTE's.
  * Errors:    0 or -errno; the text names the operation.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

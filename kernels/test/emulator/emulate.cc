@@ -82,12 +82,15 @@ alignas(256) char shared_memory[CLUSTER_MAX][SHARED_MAX];
 size_t shared_size;
 unsigned block_threads, cluster_blocks;
 bool was_read[CLUSTER_MAX]; /* another block read shared_memory[i] after the last cluster barrier */
+bool has_ended[CLUSTER_MAX]; /* a thread of block i has ended */
 const std::function<void()> *body;
 Fiber *running;
 void *scheduler; /* the scheduler's stack pointer while a fiber runs */
 uint64_t seed, drawn;
 uint32_t
     approximation; /* state of the generator for approximate_reciprocal(), which kernels call often */
+
+bool runs_ahead() { return seed == 0 || seed % 2 == 1; }
 
 [[noreturn]] void misuse(const char *what)
 {
@@ -102,16 +105,27 @@ const void *scheduler_bottom;
 size_t scheduler_bytes;
 #endif
 
-/* Returns to the scheduler until it chooses this fiber again. */
-void pause(State state)
+/* Sets what the fiber's thread reads about itself. */
+void set_running(Fiber *fiber)
+{
+    running = fiber;
+    thread_index = fiber->index;
+    block_index = fiber->block;
+}
+
+/* Switches to the fiber `next`, or to the scheduler if `next` is NULL. Returns when this fiber is continued. */
+void pause(State state, Fiber *next = nullptr)
 {
     Fiber *self = running;
     self->state = state;
+    if (next)
+        set_running(next);
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(state == ENDED ? nullptr : &self->fake_stack, scheduler_bottom,
-                                   scheduler_bytes);
+    __sanitizer_start_switch_fiber(state == ENDED ? nullptr : &self->fake_stack,
+                                   next ? next->stack : scheduler_bottom,
+                                   next ? (size_t)STACK_BYTES : scheduler_bytes);
 #endif
-    emulate_switch(&self->at, scheduler);
+    emulate_switch(&self->at, next ? next->at : scheduler);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(self->fake_stack, nullptr, nullptr);
 #endif
@@ -155,13 +169,13 @@ void begin(Fiber *fiber)
     fiber->at = top;
 }
 
-void resume(Fiber *fiber)
+/* Runs the fiber. pause_at_warp() may switch from it to other fibers of its warp, without returning here. This function
+ * returns when one of these fibers ends (true), or pauses and no other fiber continues (false). */
+bool resume(Fiber *fiber)
 {
     if (!fiber->stack)
         begin(fiber);
-    running = fiber;
-    thread_index = fiber->index;
-    block_index = fiber->block;
+    set_running(fiber);
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber->stack, STACK_BYTES);
 #endif
@@ -169,12 +183,14 @@ void resume(Fiber *fiber)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
 #endif
-    if (fiber->state == ENDED) {
-        if (was_read[fiber->rank])
-            misuse("a read of the shared memory of a block that ends, with no barrier between");
-        free_stacks.push_back(fiber->stack);
-        fiber->stack = nullptr;
-    }
+    if (running->state != ENDED)
+        return false;
+    if (was_read[running->rank])
+        misuse("a read of the shared memory of a block that ends, with no barrier between");
+    has_ended[running->rank] = true;
+    free_stacks.push_back(running->stack);
+    running->stack = nullptr;
+    return true;
 }
 
 /* first: the index of the block of rank 0. */
@@ -290,21 +306,44 @@ void release()
     set_ready(0, all);
 }
 
+/* Returns the fibers [first, end) of a fiber's warp. */
+void warp_of(unsigned fiber, unsigned *first, unsigned *end)
+{
+    const unsigned block = fiber / block_threads * block_threads;
+    *first = block + (fiber - block) / WARP * WARP;
+    *end = std::min(*first + (unsigned)WARP, block + block_threads);
+}
+
 /* Runs the ready threads of a fiber's warp, again and again while they wait only for their own warp. So the warp runs
  * as far ahead of the other warps as it can. */
 void run_ahead(unsigned fiber, unsigned *live)
 {
-    const unsigned block = fiber / block_threads * block_threads;
-    const unsigned first = block + (fiber - block) / WARP * WARP;
-    const unsigned end = std::min(first + (unsigned)WARP, block + block_threads);
+    unsigned first, end;
+    warp_of(fiber, &first, &end);
     do {
-        for (unsigned i = first; i < end; i++) {
-            if (fibers[i].state != READY)
-                continue;
-            resume(&fibers[i]);
-            *live -= fibers[i].state == ENDED;
-        }
+        for (unsigned i = first; i < end; i++)
+            if (fibers[i].state == READY)
+                *live -= resume(&fibers[i]);
     } while (release_warp(first, end));
+}
+
+/* Where warps run ahead, a lane that waits for its warp switches directly to the lane that run_ahead() would choose. To
+ * return to the scheduler first would take about as long as most computations between two shuffles. */
+void pause_at_warp()
+{
+    unsigned first, end, next = (unsigned)(running - fibers.data()) + 1;
+    if (!runs_ahead())
+        return pause(AT_WARP);
+    warp_of(next - 1, &first, &end);
+    while (next < end && fibers[next].state != READY)
+        next++;
+    running->state = AT_WARP;
+    if (next == end && release_warp(first, end))
+        next = first;
+    if (next == end || !fibers[next].stack)
+        pause(AT_WARP);
+    else if (&fibers[next] != running)
+        pause(running->state, &fibers[next]);
 }
 
 void run_cluster(uint3 first)
@@ -316,6 +355,7 @@ void run_cluster(uint3 first)
             prepare(&fibers[rank * block_threads + i], first, rank, i);
     }
     std::fill_n(was_read, (unsigned)CLUSTER_MAX, false);
+    std::fill_n(has_ended, (unsigned)CLUSTER_MAX, false);
     shuffle_order(order, all);
     for (unsigned live = all; live > 0;) {
         bool any = false;
@@ -323,12 +363,10 @@ void run_cluster(uint3 first)
             if (fibers[i].state != READY)
                 continue;
             any = true;
-            if (seed % 2 == 1) {
+            if (runs_ahead())
                 run_ahead(i, &live);
-                continue;
-            }
-            resume(&fibers[i]);
-            live -= fibers[i].state == ENDED;
+            else
+                live -= resume(&fibers[i]);
         }
         if (!any)
             release();
@@ -352,13 +390,11 @@ unsigned cluster_size() { return cluster_blocks; }
 const void *shared_of(const void *mine, size_t n_bytes, unsigned rank)
 {
     const size_t at = (size_t)((const char *)mine - shared_memory[running->rank]);
-    unsigned n[N_STATES];
     if (rank >= cluster_blocks)
         misuse("a read of a block that the cluster has not");
     if (at + n_bytes > shared_size)
         misuse("a read of a block's memory that is not shared");
-    count_states(rank * block_threads, (rank + 1) * block_threads, n);
-    if (n[ENDED] > 0)
+    if (has_ended[rank])
         misuse("a read of the shared memory of a block that ends");
     was_read[rank] = was_read[rank] || rank != running->rank;
     return shared_memory[rank] + at;
@@ -409,7 +445,7 @@ uint64_t shuffle(uint64_t bits, unsigned from)
     self->given = bits;
     self->from = from;
     self->together = nullptr;
-    pause(AT_WARP);
+    pause_at_warp();
     return self->taken;
 }
 
@@ -417,7 +453,7 @@ void warp_together(void *mine, Together together)
 {
     running->operands = mine;
     running->together = together;
-    pause(AT_WARP);
+    pause_at_warp();
 }
 
 void sync_warp() { (void)shuffle(0, 0); }

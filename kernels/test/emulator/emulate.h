@@ -3,10 +3,10 @@
  *
  * Each thread of a block is a fiber with its own stack. A fiber runs until it ends or reaches a barrier or a shuffle.
  * The next fiber is drawn from a seed, so that a kernel whose result depends on the order of its threads gives another
- * result with another seed. With an even seed all threads run to their next barrier or shuffle before any thread passes
- * it; with an odd seed a warp runs until it waits for another warp. Blocks run one after another, in an order that is
- * also drawn from the seed. The blocks of a cluster run together, their threads in one common order, and may run ahead
- * of each other between barriers.
+ * result with another seed. With an odd seed, or with 0, a warp runs until it waits for another warp. With any other
+ * seed all threads run to their next barrier or shuffle before any thread passes it. Blocks run one after another, in
+ * an order that is also drawn from the seed. The blocks of a cluster run together, their threads in one common order,
+ * and may run ahead of each other between barriers.
  *
  * If a kernel does something that is undefined on a GPU, the emulator ends the process with a message: threads of a
  * block or of a cluster wait at different barriers; not all lanes of a warp reach a shuffle or another operation of the
@@ -16,8 +16,7 @@
  * Each block of a cluster has its own dynamic shared memory (shared()). A variable that a kernel declares __shared__ is
  * shared by all blocks, so a kernel of clusters must not declare one.
  *
- * Ownership: none.
- * Units:     bytes, threads.
+ * Ownership: none. Units: bytes, threads.
  * Errors:    a misuse ends the process.
  * Threads:   one launch at a time.
  */
@@ -62,7 +61,8 @@ typedef void (*Together)(void *const lanes[WARP]);
 void warp_together(void *mine, Together together);
 /* Returns this block's part of the shared memory that the launch requested. */
 void *shared();
-/* Returns the place in block `rank`'s shared memory where this block has `mine`. The place must only be read. */
+/* Returns the address in block `rank`'s shared memory that corresponds to the address `mine` in this block's. The
+ * caller must not write there. */
 const void *shared_of(const void *mine, size_t n_bytes, unsigned rank);
 unsigned cluster_rank();
 unsigned cluster_size();

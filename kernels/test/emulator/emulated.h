@@ -2,9 +2,7 @@
 /* emulated.h - a device whose operations are the CUDA kernels, run by the emulator (emulate.h); its memory and lanes
  * are the CPU's. For tests.
  *
- * Ownership: as kernels.h.
- * Units:     as kernels.h.
- * Errors:    as kernels.h.
+ * Ownership: as kernels.h. Units: as kernels.h. Errors: as kernels.h.
  * Threads:   one device at a time in a process.
  */
 #pragma once

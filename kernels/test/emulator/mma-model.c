@@ -10,12 +10,12 @@
 
 const MmaModel mma_model_card = {.step = MMA_K, .bits = 25};
 const MmaModel mma_model_fused = {.step = MMA_K, .bits = MMA_BITS_MAX, .nearest = true};
-const MmaModel mma_model_single = {.step = 1, .bits = MMA_BITS_MAX, .nearest = true};
+const MmaModel mma_model_single = {.by_fma = true};
 
 enum {
     FACTOR_BITS = 7, /* bits behind a bf16's first bit */
     FLOAT_BITS = 23,
-    NOT_FINITE = 1 << 12, /* as an exponent: infinite, or NaN if the significand is 0 */
+    NOT_FINITE = 1 << 12, /* as an exponent: infinite or NaN */
     NONE = -(1 << 12),    /* as an exponent: all terms are 0 */
 };
 
@@ -23,7 +23,6 @@ MmaFactor mma_factor(uint16_t bits)
 {
     int exponent = bits >> FACTOR_BITS & 0xff, significand = bits & 0x7f;
     if (exponent == 0xff) {
-        significand = significand == 0;
         exponent = NOT_FINITE;
     } else if (exponent > 0) {
         significand |= 1 << FACTOR_BITS;
@@ -33,7 +32,8 @@ MmaFactor mma_factor(uint16_t bits)
         significand <<= shift;
         exponent = -126 - shift;
     }
-    return (MmaFactor){bits >> 15 ? -significand : significand, exponent};
+    return (MmaFactor){bits >> 15 ? -significand : significand, exponent,
+                       float_from_bits((uint32_t)bits << 16)};
 }
 
 /* ---- terms ---- */
@@ -90,18 +90,11 @@ static float narrow(int64_t sum, int unit, bool nearest)
 
 /* ---- sums ---- */
 
-static float value_of(MmaFactor f)
-{
-    if (f.exponent == NOT_FINITE)
-        return f.significand == 0 ? NAN : (float)f.significand * INFINITY;
-    return ldexpf((float)f.significand, f.exponent - FACTOR_BITS);
-}
-
 /* Computes a sum with an infinite or NaN term: the result is infinite or NaN in any order. */
 static float sum_not_finite(const MmaFactor *a, const MmaFactor *b, float sum)
 {
     for (int i = 0; i < MMA_K; i++)
-        sum += value_of(a[i]) * value_of(b[i]);
+        sum += a[i].value * b[i].value;
     return isnan(sum) ? float_from_bits(0x7fffffff) : sum;
 }
 
@@ -128,13 +121,15 @@ float mma_model_sum(const MmaModel *model, const MmaFactor a[MMA_K], const MmaFa
                     float sum)
 {
     bool finite = isfinite(sum);
-    assert(model->step >= 1 && MMA_K % model->step == 0);
-    assert(model->bits >= 1 && model->bits <= MMA_BITS_MAX);
+    assert(model->by_fma || (model->step >= 1 && MMA_K % model->step == 0));
+    assert(model->by_fma || (model->bits >= 1 && model->bits <= MMA_BITS_MAX));
     for (int i = 0; i < MMA_K; i++)
         finite = finite && a[i].exponent != NOT_FINITE && b[i].exponent != NOT_FINITE;
     if (!finite)
         return sum_not_finite(a, b, sum);
-    for (int from = 0; from < MMA_K; from += model->step)
+    for (int i = 0; model->by_fma && i < MMA_K; i++)
+        sum = fmaf(a[i].value, b[i].value, sum);
+    for (int from = 0; !model->by_fma && from < MMA_K; from += model->step)
         sum = sum_step(model, a + from, b + from, sum);
     return sum;
 }

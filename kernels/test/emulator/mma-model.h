@@ -8,10 +8,8 @@
  * mma_model_card agrees with an NVIDIA H100 in 4,096 of 4,096 random cases (docs/internals/gpu.md), as the only one of
  * 160 models. tests/golden/gpu/mma-h100.txt has cases that the H100 computed.
  *
- * Ownership: none.
- * Units:     bits.
+ * Ownership: none. Units: bits. Threads: any; pure.
  * Errors:    none. Beyond fp32 a sum is infinite; every NaN is the NaN that a GPU gives.
- * Threads:   any; pure.
  */
 #pragma once
 
@@ -27,7 +25,8 @@ enum {
 };
 
 typedef struct MmaModel {
-    int step; /* products that one step adds to the previous sum: a divisor of MMA_K */
+    bool by_fma; /* one product after the other is added by fmaf(); the fields below are not used */
+    int step;    /* products that one step adds to the previous sum: a divisor of MMA_K */
     int bits; /* bits of a term that are kept below the largest term's first bit; at most MMA_BITS_MAX */
     /* terms are compared by the exponent of the product, not by the sum of its factors' exponents */
     bool normalised;
@@ -36,12 +35,13 @@ typedef struct MmaModel {
 } MmaModel;
 
 /* mma_model_card is an H100's rounding. mma_model_fused adds all products at once and rounds once. mma_model_single
- * adds one product after the other, as fmaf() does. The latter two lose bits below 2^-55 of the largest term. */
+ * adds one product after the other by fmaf(). mma_model_fused loses bits below 2^-55 of the largest term. */
 extern const MmaModel mma_model_card, mma_model_fused, mma_model_single;
 
-/* A bf16 as significand * 2^(exponent - 7). The significand has a sign and 8 bits. */
+/* A bf16 as `value` and, if it is finite, as significand * 2^(exponent - 7). The significand has a sign and 8 bits. */
 typedef struct MmaFactor {
     int significand, exponent;
+    float value;
 } MmaFactor;
 
 MmaFactor mma_factor(uint16_t bits);

@@ -62,7 +62,7 @@ typedef struct Algorithm {
     int32_t split;
     uint16_t inner, cluster;
     uint8_t types[3]; /* the types of A, B and D, as given to cublasLtMatmulAlgoInit() */
-    bool hidden;      /* FAKE_CUBLASLT_HIDDEN; stored in the bytes */
+    bool hidden;      /* FAKE_CUBLASLT_HIDDEN was set when the library offered the algorithm */
 } Algorithm;
 
 _Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
@@ -96,7 +96,7 @@ static Operation *operation_of(cublasLtMatmulDesc_t opaque)
     return o && o->magic == OPERATION ? o : NULL;
 }
 
-/* An attribute: the address and the size of its value. size 0: there is no such attribute here. */
+/* An attribute: the address and the size of its value. size 0: the fake library does not have the attribute. */
 typedef struct Field {
     void *at;
     size_t size;
@@ -376,7 +376,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t *algori
 {
     MAY_FAIL();
     Algorithm *a = algorithm_of(algorithm);
-    if (!a || key == CUBLASLT_ALGO_CONFIG_ID) /* the id is read only */
+    if (!a || key == CUBLASLT_ALGO_CONFIG_ID) /* the id is read-only */
         return INVALID;
     return set(algorithm_field(a, key), from, size);
 }
@@ -579,16 +579,15 @@ static int64_t place(const Layout *l, int64_t row, int64_t column)
 }
 
 /* Returns op(matrix) in fp32, column by column, or NULL without memory. */
-static float *spread(const Layout *l, int32_t transposed, const void *matrix, uint64_t rows,
-                     uint64_t columns)
+static float *spread(const Layout *l, int32_t op, const void *from, uint64_t rows, uint64_t columns)
 {
     float *wide = calloc(rows * columns, sizeof(*wide));
-    for (uint64_t column = 0; wide && column < columns; column++)
-        for (uint64_t row = 0; row < rows; row++)
-            wide[column * rows + row] =
-                fake_read(matrix, l->type == CUDA_R_32F,
-                          transposed == CUBLAS_OP_N ? place(l, (int64_t)row, (int64_t)column)
-                                                    : place(l, (int64_t)column, (int64_t)row));
+    const bool turned = op != CUBLAS_OP_N, is_f32 = l->type == CUDA_R_32F;
+    const int64_t down = place(l, !turned, turned), across = place(l, turned, !turned);
+    for (int64_t column = 0; wide && column < (int64_t)columns; column++)
+        for (int64_t row = 0; row < (int64_t)rows; row++)
+            wide[column * (int64_t)rows + row] =
+                fake_read(from, is_f32, row * down + column * across);
     return wide;
 }
 
@@ -599,8 +598,7 @@ static void add_up(const Product *p, bool hidden, const float *a, const float *b
     memset(sums, 0, p->m * sizeof(*sums));
     for (uint64_t n = 0; n < end - begin; n++) {
         const uint64_t i = hidden ? end - 1 - n : begin + n;
-        for (uint64_t row = 0; row < p->m; row++)
-            sums[row] += a[i * p->m + row] * b[i];
+        fake_add_scaled(sums, a + i * p->m, b[i], p->m);
     }
 }
 

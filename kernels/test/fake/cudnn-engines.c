@@ -15,9 +15,9 @@ typedef cudnnStatus_t Status;
 enum { KNOB_VALUES = 4 }; /* a knob has the values 0 to 3 */
 
 static const struct Engine {
-    int64_t index, workspace_bytes; /* odd sizes; a run overwrites the whole workspace */
+    int64_t index, workspace_bytes; /* workspace_bytes: odd, and a run overwrites all of them */
     bool is_deterministic, has_tile;
-    double usec; /* long, so that measuring needs few runs; FAKE_CUDNN_USEC overrides it */
+    double usec; /* so long that measuring needs few runs; FAKE_CUDNN_USEC overrides it */
 } engines[] = {
     {3, 0, false, false, 1000}, /* the heuristics' first choice, and the fastest */
     {2, 4099, true, true, 3000},
@@ -155,7 +155,7 @@ static Status check_graph(const FakeDescriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* An engine or heuristics need to know the GPU, from a handle or a record. */
+/* Checks that an engine, or heuristics, has a graph, and knows the GPU: from the graph's handle or from a record. */
 static Status check_for(const FakeDescriptor *d, cudnnBackendAttributeName_t graph,
                         cudnnBackendAttributeName_t record)
 {
@@ -294,7 +294,7 @@ static FakeDescriptor *empty(cudnnBackendDescriptorType_t type)
     return d;
 }
 
-/* Gives `part` to `to`, which then has the only reference to it. */
+/* Gives `part` to `to`, which then has the only reference to `part`. */
 static void give(FakeDescriptor *to, cudnnBackendAttributeName_t name, FakeDescriptor *part)
 {
     const cudnnBackendDescriptor_t value = part;
@@ -524,14 +524,14 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
         return fake_refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");
     if (engine->workspace_bytes > 0)
         memset(workspace, 0xff,
-               (size_t)engine->workspace_bytes); /* NaN: no caller may keep data there */
+               (size_t)engine->workspace_bytes); /* NaN: no caller may keep data in the workspace */
 
     FakeConvolution convolution;
     Status status = read_operation(operation_of(graph), pack, &convolution);
     if (status != CUDNN_STATUS_SUCCESS)
         return status;
     const FakeAttribute *knobs = fake_attribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
-    static int64_t runs; /* the runs of nondeterministic engines */
+    static int64_t runs; /* how many times nondeterministic engines have run */
     const int64_t tile = knobs
                              ? fake_int64(fake_child(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, 0),
                                           CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)

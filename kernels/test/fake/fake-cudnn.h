@@ -67,9 +67,10 @@ void fake_drop(FakeDescriptor *d);
 
 /* ---- cudnn-engines.c ---- */
 
-/* Makes all checks of finalising beyond the presence of attributes. */
+/* Makes the checks of cudnnBackendFinalize(), except for the check that all required attributes are set. */
 cudnnStatus_t fake_check(const FakeDescriptor *d);
-/* Returns attributes that are found by the library, not set by a caller. */
+/* Returns the values of an attribute that a caller may read: the results of heuristics, the notes of an engine, the
+ * parts of a configuration, or the workspace of a plan. */
 cudnnStatus_t fake_get_found(const FakeDescriptor *d, cudnnBackendAttributeName_t name,
                              cudnnBackendAttributeType_t type, int64_t room, int64_t *n,
                              void *values);

@@ -6,9 +6,7 @@
  * busy the machine is. A variable such as FAKE_CUDNN_USEC="1:100,2:99.5" contains the times of engines by their
  * numbers.
  *
- * Ownership: none.
- * Units:     microseconds.
- * Errors:    none.
+ * Ownership: none. Units: microseconds. Errors: none.
  * Threads:   one for each library.
  */
 #pragma once

@@ -3,14 +3,13 @@
  *
  * All operands come from one table of normal draws: element i of an operand is element offset + i of the table, modulo
  * its size, for every shape. So operands are filled once, and the host knows each element without a copy. In the tables
- * of q and k for scores far below zero, each EACH-th element is replaced, which makes all scores near -128: strides,
- * heads and offsets are multiples of EACH.
+ * of q and k for scores far below zero, each EACH-th element is replaced. Strides, heads and offsets are multiples of
+ * EACH, so each head begins with a replaced element, which makes all scores near -128.
  *
+ * Units: elements. Threads: the main thread.
  * Ownership: tables_make() allocates tables that are never freed; expect() gives the caller the Expected, for
  *            expected_free().
- * Units:     elements.
  * Errors:    none: without memory the process ends.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -37,7 +37,8 @@ enum {
     ENGINES = 2,
     THREADS_MAX = 8,
     JOBS_MAX = 64,
-    LOOKED = 24 << 20, /* the first bytes of a result, which are checked, as is its last image */
+    /* So many bytes at the beginning of a result are checked. Its last image is checked, too. */
+    LOOKED = 24 << 20,
     ROUNDS = 5,
     RUNS_MAX = 64,
     ROUND_USEC = 2000,
@@ -86,7 +87,8 @@ static void add_job(const AttentionShape *shape, AttentionPass pass, bool mask, 
         (Job){.shape = *shape, .pass = pass, .mask = mask, .images = images};
 }
 
-/* Returns as many images at once as a plan set would have: backward's workspace grows with all pairs. */
+/* Returns how many images a plan set would process at once. Backward's workspace grows with the number of pairs of a
+ * query and a key in these images, and has a limit. */
 static int images_of(const AttentionShape *s, AttentionPass pass)
 {
     int images = s->n;
@@ -184,7 +186,7 @@ static const AttentionTensor operands[] = {ATTENTION_Q, ATTENTION_K, ATTENTION_V
 static struct {
     AttentionTensors usual, at_far;
     void *workspace;
-    uint16_t *host; /* page-locked: LOOKED bytes and one image */
+    uint16_t *host; /* page-locked memory of LOOKED bytes and one more image */
 } memory;
 
 /* Ends the case if the runtime refuses a call, because later results would be worthless. */
@@ -282,7 +284,8 @@ static Scan scan(const AttentionShape *s, AttentionTensor t, int64_t images)
     const int64_t width = wide ? stride : (int64_t)s->heads * HEAD;
     for (int64_t row = 0; row < rows; row++) {
         const uint16_t *values = memory.host + row * stride;
-        for (int64_t i = wide; i < width; i += wide ? 2 : 1) /* in a float only the upper half */
+        /* In a float only the upper half is checked, because it contains the exponent. */
+        for (int64_t i = wide; i < width; i += wide ? 2 : 1)
             found.bad += (values[i] & 0x7f80u) == 0x7f80u;
         for (int64_t i = 0; i + 4 <= width; i += 4) {
             uint64_t word;
@@ -417,8 +420,8 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the microseconds of all images, including the gaps that the host causes if a round has one run. < 0: the run
- * was refused. */
+/* Returns how many microseconds the pass takes for all images. If a round has only one run, gaps that the host causes
+ * are included. < 0: the run was refused. */
 static double usec_of(const Job *job, cudnnHandle_t handle, const AttentionTensors *tensors)
 {
     double rounds[ROUNDS];
@@ -536,7 +539,7 @@ static int64_t make_inputs(const Look *l, const Job *forward)
     return bad;
 }
 
-/* Prints one line. forward: NULL for a forward pass. */
+/* Prints the line of a job. forward: for a backward job, the forward job that makes its inputs; otherwise NULL. */
 static void look(const Look *l, const Job *forward, bool far)
 {
     json_t *line = line_of(l, far), *engines = json_array();
@@ -572,7 +575,7 @@ static bool look_at_shape(const Job *jobs, void *q_lengths, void *kv_lengths, cu
     Expected *expected[2];
     bool late = false;
     for (int far = 0; far < 2; far++)
-        expected[far] = expect(&jobs[0].shape, far); /* while the jobs are planned */
+        expected[far] = expect(&jobs[0].shape, far); /* other threads plan the jobs meanwhile */
     for (int i = 0; i < JOBS; i++) {
         await_job(&jobs[i]);
         tell_plan(&jobs[i]);

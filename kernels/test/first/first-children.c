@@ -158,7 +158,7 @@ static void end(Children *children, Child *c, const int *status)
     (void)kill(-c->pid, SIGKILL); /* kills the processes that the case left behind */
     take_all(c);
     if (c->n_line > 0)
-        pass_on(c); /* the last line has no newline */
+        pass_on(c); /* the case ended in the middle of its last line */
     c->said[c->n_said] = '\0';
     json_t *line = json_pack("{s:s,s:b}", "case", c->of->name, "done", 1);
     if (!status)

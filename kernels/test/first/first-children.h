@@ -4,10 +4,8 @@
  * A trap on a GPU breaks the whole process that caused it, and a library may abort or hang. Then only the output that
  * this one case has not yet written is lost.
  *
- * Ownership: borrows the table.
- * Units:     seconds.
+ * Ownership: borrows the table. Units: seconds. Threads: main.
  * Errors:    see first_children_run().
- * Threads:   main.
  */
 #pragma once
 

@@ -394,8 +394,8 @@ static void look_at_product(Device *device, cublasLtHandle_t handle, const Shape
     product_close(&p);
 }
 
-/* Called twice, because the library may read the variable when it is opened or when it makes a handle, and between the
- * two moments the device removes such variables. */
+/* Called before the library is opened and again before a handle is made, because the library may read the variable at
+ * either moment. */
 static void log_errors(void) { first_log("CUBLASLT_LOG_LEVEL", "1"); }
 
 /* Returns false if there is no handle; the reason is printed. */

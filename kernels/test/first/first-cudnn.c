@@ -165,7 +165,8 @@ static FirstSum expected(const void *userdata, size_t at)
                  : l->pass == CONV_BACKWARD_DATA ? expected_data(l, at)
                                                  : expected_weight(l, at);
     if (l->add) {
-        e.between = e.sum; /* engines with a separate reduction write bf16 and add afterwards */
+        /* Engines with a separate reduction round this sum to bf16, and then add the result's old value. */
+        e.between = e.sum;
         take(&e, first_value(&l->of[result_of(l->pass)], at), 1);
     }
     return e;
@@ -327,7 +328,8 @@ static void look_at_shape(Look *l)
         first_operand_free(l->device, &l->of[i]);
 }
 
-/* Called twice, as log_errors() of first-cublaslt.c, for the reason that is given there. */
+/* Called before the library is opened and again before a handle is made, because the library may read the variables at
+ * either moment. */
 static void log_errors(void)
 {
     first_log("CUDNN_LOGLEVEL_DBG", "1");

@@ -234,7 +234,7 @@ static void look_in_wheels(void)
             look_in("wheel", pattern);
     }
     if (told)
-        (void)pclose(told); /* without a Python there was no output */
+        (void)pclose(told); /* ignored: without a Python there was no output */
 }
 
 static void look_at_libraries(void)

@@ -67,7 +67,7 @@ static void *open_in_wheels(void)
         handle = open_in(pattern);
     }
     if (told)
-        (void)pclose(told); /* without a Python there was no output */
+        (void)pclose(told); /* ignored: without a Python there was no output */
     return handle;
 }
 

@@ -17,9 +17,9 @@ extern "C" {
 
 typedef struct FirstReciprocals {
     uint64_t differ;         /* how many of 2^23 mantissas get another 1 / d than IEEE's */
-    uint64_t differ_once;    /* the same number after one Newton step instead of two */
+    uint64_t differ_once;    /* how many mantissas differ after one Newton step instead of two */
     uint32_t raw_ulps;       /* the largest error of rcp.approx itself */
-    uint32_t first, refined; /* the first d that differs, and its result, as bits; 0: none */
+    uint32_t first, refined; /* the first d whose result differs, and that result: bits; 0: none */
 } FirstReciprocals;
 
 int first_reciprocals(FirstReciprocals *ret, const char **ret_name);

@@ -87,7 +87,7 @@ void first_line(json_t *line)
 {
     _cleanup_json_ json_t *whole = json_pack("{s:s}", "case", own->name);
     int r = json_object_update(whole, line);
-    assert(r == 0); /* both are objects */
+    assert(r == 0); /* cannot fail: both values are objects */
     json_decref(line);
     char *text = memory_given(json_dumps(whole, JSON_COMPACT | JSON_REAL_PRECISION(6)));
     flockfile(stdout);

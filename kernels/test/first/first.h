@@ -53,8 +53,8 @@ void first_failed(const char *api, int code, const char *text);
 Device *first_device(DataType type);
 /* Allocates zeroed device memory. */
 void *first_memory(Device *device, size_t n_bytes);
-/* Waits for all work that was queued on any stream. Ends the case if the device is broken; what: the call before this
- * one. */
+/* Waits for all work that was queued on any stream. Ends the case with a message if the device is broken. what: the
+ * name in the message. */
 void first_wait(Device *device, const char *what);
 
 /* Random values in bf16 of both signs, with sizes from about 1/8 to 1/2, as in activations. The host knows element i

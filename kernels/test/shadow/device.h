@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - the shadow device's memory and calls.
  *
+ * Units: bytes. Threads: as kernels.h.
  * Ownership: shadow_call_new() gives the caller a call, which shadow_call_put() takes over.
- * Units:     bytes.
- * Errors:    a breach of kernels.h' contract aborts.
- * Threads:   as kernels.h.
+ * Errors:    a breach of the contract of kernels.h aborts.
  */
 #pragma once
 
@@ -42,7 +41,7 @@ typedef struct ShadowObject {
 
 static inline ShadowDevice *shadow_of(Device *device) { return (ShadowDevice *)device; }
 
-/* Reports whether the device is broken or hung. Then work in its queues may never be done. */
+/* Reports whether the device is broken or hung, so that work in its queues may never be done. */
 static inline bool shadow_is_lost(const ShadowDevice *device)
 {
     return device->lanes.broken || device->lanes.hung;
@@ -52,7 +51,7 @@ static inline bool shadow_is_lost(const ShadowDevice *device)
 void shadow_memory_end(ShadowDevice *device);
 
 ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const void *arguments));
-/* Returns the real memory behind an address of the device, and marks it as used by the call. Returns NULL for NULL. */
+/* Returns the real memory behind an address of the device, or NULL for NULL. Marks the memory as used by the call. */
 void *shadow_call_memory(Device *device, ShadowCall *call, const void *address, size_t n_bytes);
 /* Registers the host memory that a copy uses; memory that does not come from device_host_allocate() is not watched.
  * Returns whether work that was queued before uses the same memory. */

@@ -14,19 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* pauses of a caller that waits for room */
+/* A caller that waits for room in a lane pauses for NAP_USEC each time, and at most NAPS_HUNG times if
+ * the lane hangs. */
+enum { NAP_USEC = 1000, NAPS_HUNG = 1000 };
 
 /* ---- waiting for a counter ---- */
 
 /* For ThreadSanitizer the system call orders no memory: only the loads and stores of the counters do. The call compares
- * the lower half of the counter, which is its first half in memory. */
+ * the lower half of the counter, which is its first half in memory. The caller checks the counter after each return. */
 static void counter_wait(const _Atomic(uint64_t) *counter, uint64_t while_it_is,
                          uint64_t at_most_usec)
 {
     const struct timespec t = {.tv_sec = (time_t)(at_most_usec / USEC_PER_SEC),
                                .tv_nsec = (long)(at_most_usec % USEC_PER_SEC * 1000)};
     (void)syscall(SYS_futex, counter, FUTEX_WAIT_PRIVATE, (uint32_t)while_it_is,
-                  at_most_usec == USEC_INFINITY ? NULL : &t, NULL, 0); /* the caller checks again */
+                  at_most_usec == USEC_INFINITY ? NULL : &t, NULL, 0); /* the caller looks again */
 }
 
 static void counter_wake(const _Atomic(uint64_t) *counter)

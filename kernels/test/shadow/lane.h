@@ -29,9 +29,9 @@ typedef struct ShadowCall {
     const char *name;                     /* the name of the function of kernels.h */
     bool is_operation;                    /* the call is neither a copy nor a wait */
     bool is_copy;                         /* the call is device_send() or device_fetch() */
-    bool runs_broken;                     /* a broken device runs the call, too: it is a wait */
+    bool runs_broken; /* a broken device runs the call, too, because the call is a wait */
     int n_uses;
-    atomic_int *uses[SHADOW_USES_MAX]; /* counts of uses; the call raised each by one */
+    atomic_int *uses[SHADOW_USES_MAX]; /* the use counts that the call has raised by one */
     alignas(16) char arguments[SHADOW_ARGUMENT_BYTES];
 } ShadowCall;
 
@@ -47,7 +47,7 @@ struct ShadowLane {
     int number;
     pthread_t thread;
     bool thread_runs;
-    bool dropped; /* a call was dropped: the lane was full behind a hang; of the filling thread */
+    bool dropped; /* the filling thread dropped a call, because the lane was hung and full */
     _Atomic(uint64_t) put, done;
     _Atomic(uint64_t) wanted; /* with a schedule, only calls below this serial may run */
     _Atomic(ShadowCall *) calls[SHADOW_LANE_ROOM];

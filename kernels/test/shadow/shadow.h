@@ -41,7 +41,7 @@ enum { SHADOW_PLANS_MAX = 64 };
 typedef struct ShadowOptions {
     uint64_t seed;       /* the seed of the delays and of the random schedule */
     uint64_t delay_usec; /* the longest delay */
-    /* one operation in so many is delayed; of copies and waits, one in two is delayed */
+    /* one of `each` operations is delayed, and one of two copies and waits */
     uint32_t each;
     /* Memory that does not come from device_allocate() is accepted as device memory, and a call is done when it
      * returns. This is for the kernels' own tests, which read each result at once. */

@@ -5,9 +5,7 @@
  * on different lanes, each of the two calls is first in some order. A few random orders are added. A test with LIBS
  * testing-device and --wrap=device_open opens its CPU with these orders.
  *
- * Ownership: none.
- * Units:     none.
- * Errors:    none.
+ * Ownership: none. Units: none. Errors: none.
  * Threads:   the main thread, while there are no other threads: the functions set environment variables.
  */
 #pragma once

@@ -140,7 +140,7 @@ static void test_names(void **state)
     REFUSED(f, "tensor conv_in.weight is 321x4x3x3, the network's is 320x4x3x3");
     assert_null(strstr(f->err.text, "more"));
 
-    begin(f); /* a matrix that the file has as a convolution of 1x1 */
+    begin(f); /* the file stores a matrix as a convolution of 1x1 */
     add_network(f, "");
     f->entries[2].n_dims = 4;
     f->entries[2].dims[2] = f->entries[2].dims[3] = 1;
@@ -261,7 +261,8 @@ static void test_pipelines(void **state)
     REFUSED(f, "this is a pipeline in one file, with SDXL's U-Net");
 }
 
-/* A network may have tensors that identify a family. Its own weights are then not refused as those of that family. */
+/* A network may have tensors that identify a family. The network's own weights must not be refused as weights of that
+ * family. */
 static void test_own_family(void **state)
 {
     Fixture *f = *state;

@@ -7,7 +7,7 @@
 
 typedef struct Case {
     const char *there, *ours;
-    const char *says; /* in the error's text; NULL: the lists are equal */
+    const char *says; /* words that the error's text must contain; NULL: the lists are equal */
 } Case;
 
 static InputList list_of(const char *text)

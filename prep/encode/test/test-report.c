@@ -180,7 +180,7 @@ static void a_line_tells_what_is_left(void **state)
     assert_string_equal(progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
                         "3600 samples, 2.0 a second, 60.0 % of the input; left 1:00:00; 3 rejected "
                         "(1 decode, 1 named, 1 no-image); cost 0.60, in all 1.80");
-    /* A part in progress counts once, too. */
+    /* A line also counts the samples of the part in progress, and writing the line twice does not count them twice. */
     under_way.part = &part;
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(

@@ -56,6 +56,40 @@ static void what_a_tar_is_told_to_be(void **state)
     end(&m);
 }
 
+/* Tars that were joined as files: what follows the first end is not read, and is counted as lost. */
+static void what_follows_the_end_is_counted(void **state)
+{
+    (void)state;
+    char text[300];
+    for (int i = 0; i < 4; i++) {
+        Made m = begin();
+        add(&m, "0.jpg", "P");
+        add(&m, "0.txt", "C");
+        assert_int_equal(tar_writer_finish(&m.tar), 0);
+        if (i == 1) { /* bytes that are not a header */
+            assert_int_equal(tar_writer_finish(&m.tar), 0);
+            memcpy(m.tar.data + m.tar.n_bytes - TAR_BLOCK + 257, "ustar", 5);
+        }
+        for (int n = 0; i == 3 && n < TAR_TAIL_MAX / TAR_BLOCK; n++) /* too far away to be met */
+            assert_int_equal(tar_writer_finish(&m.tar), 0);
+        const size_t end_at = m.tar.n_bytes;
+        if (i >= 2)
+            add(&m, "1.jpg", "P");
+        write_tar(&m, "0.tar");
+        const RawState is = state_of(&m, text, sizeof(text));
+        assert_int_equal(is, i == 2 ? RAW_DAMAGED : RAW_WHOLE);
+        if (i == 2) {
+            char wanted[300];
+            (void)snprintf(
+                wanted, sizeof(wanted),
+                "0.tar: members follow its end, at byte %zu, and are not read; tars that were joined must be split",
+                end_at);
+            assert_string_equal(text, wanted);
+        }
+        end(&m);
+    }
+}
+
 static void another_format_is_named(void **state)
 {
     (void)state;
@@ -290,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_tar_is_told_to_be),
+        cmocka_unit_test(what_follows_the_end_is_counted),
         cmocka_unit_test(another_format_is_named),
         cmocka_unit_test(members_that_do_not_lie_together_are_the_tars_fault),
         cmocka_unit_test(words_that_are_no_numbers_are_missing_values),

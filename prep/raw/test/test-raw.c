@@ -192,7 +192,8 @@ static void headers_mean_what_they_say(void **state)
 {
     (void)state;
     Made m = begin();
-    /* The tar has headers with a binary size, with a size that pax corrects, for all members, and of unknown type. */
+    /* The tar has a header with a binary size, a global pax header, a header whose size a pax header corrects, and a
+     * header of unknown type. */
     add(&m, "0.jpg", "P");
     TarHeader *h = last_header(&m, 1);
     memset(h->size, 0, sizeof(h->size));

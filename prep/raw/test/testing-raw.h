@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-raw.h - builds tars in tests, member by member, and writes their samples as text.
  *
+ * Units: bytes. Threads: main thread only.
  * Ownership: begin() makes a folder and a tar; end() removes both.
- * Units:     bytes.
  * Errors:    none: a failure ends the test.
- * Threads:   main thread only.
  */
 #pragma once
 

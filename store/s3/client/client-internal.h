@@ -90,8 +90,8 @@ struct S3Try {
 
     /* Connections on which the try was begun. A second connection, which libcurl would make by itself, is refused. */
     unsigned connections;
-    size_t part,
-        part_offset; /* the next byte of the body: index into the iovecs, and offset within that iovec */
+    /* the next byte of the body: index into the iovecs, and offset within that iovec */
+    size_t part, part_offset;
     uint64_t n_given; /* bytes of the body that libcurl took */
 
     uint64_t moved_usec; /* when progress of the bytes was last seen */

@@ -51,11 +51,12 @@ typedef struct S3Progress {
     char *location;                  /* URL of the last redirect; NULL: there was none */
     uint64_t n_body;                 /* bytes of the body */
     uint64_t begun_usec;             /* time of s3_begin() */
-    uint64_t due_usec;               /* end of the pause, while in the queue `paused` */
+    uint64_t due_usec;               /* when the request leaves the queue `paused` */
     char body_hash[SIGN_HASH_BYTES]; /* value of x-amz-content-sha256 */
     unsigned redirects;              /* redirects followed so far */
     int unfit; /* -errno that the first try must return; 0: the try may begin */
-    bool clock_corrected, region_corrected, credentials_renewed; /* each at most once per request */
+    /* Corrections that were already made for this request; each is made at most once. */
+    bool clock_corrected, region_corrected, credentials_renewed;
     bool under_way;        /* begun and not done; guarded by the client's lock */
     bool conditional;      /* the request has If-Match or If-None-Match */
     bool undecided;        /* the server may have executed a try whose answer did not arrive */
@@ -109,7 +110,7 @@ struct S3Request {
     size_t n_text;
     unsigned tries; /* number of tries without hedges */
 
-    S3Progress progress; /* only for the client */
+    S3Progress progress; /* used only by the client */
 };
 
 int s3_client_open(const S3Options *options, S3Client **ret, Error *err);
@@ -117,7 +118,7 @@ S3Client *s3_client_close(S3Client *client);
 DEFINE_CLEANUP(S3Client, s3_client_close)
 const S3Options *s3_client_options(const S3Client *client);
 
-/* Queues a request. It ends with `done`, or in s3_wait(), even if it cannot be started. */
+/* Queues a request. Even if the request cannot be started, `done` or s3_wait() reports its end. */
 void s3_begin(S3Client *client, S3Request *request);
 /* Waits for a request without `done`, at most until its deadline; returns its result. */
 int s3_wait(S3Client *client, S3Request *request, Error *err);

@@ -30,7 +30,7 @@ typedef struct Row {
     const char *code;
     long status;
     Meaning meaning;
-    int result; /* for REFUSED; for other meanings, if the correction did not help */
+    int result; /* -errno of the request if REFUSED, or if the correction did not help */
 } Row;
 
 static const Row codes[] = {

@@ -2,10 +2,7 @@
 /* retry.h - decides what a reply means, how to handle it, how long to pause, how many requests to send at a time. Pure:
  * no clock, no I/O.
  *
- * Ownership: values.
- * Units:     microseconds.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: values. Units: microseconds. Errors: none. Threads: any.
  * Source:    Amazon S3 API Reference, Error responses; full jitter: "Exponential Backoff And
  *            Jitter", AWS Architecture Blog, 2015.
  */

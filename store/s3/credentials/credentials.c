@@ -19,11 +19,13 @@
 #include <time.h>
 
 enum {
-    LEAD_MIN_SEC = 300, /* least time from renewal to expiry, but at most half of a lifetime */
+    /* Credentials are renewed LEAD_MIN_SEC to LEAD_MAX_SEC before they expire. If this is more than half of their
+     * lifetime, they are renewed when a quarter to half of the lifetime is left. */
+    LEAD_MIN_SEC = 300,
     LEAD_MAX_SEC = 600,
     PAUSE_MIN_MSEC = 1000,
     PAUSE_MAX_MSEC = 60000,
-    SILENCES_REPORTED = 3, /* a missing answer is a failure only if so many in a row are missing */
+    SILENCES_REPORTED = 3, /* this number of missing answers in a row is reported as a failure */
     WAIT_MAX_MSEC = 10000,
 };
 
@@ -37,12 +39,12 @@ struct S3Identity {
     pthread_cond_t changed;
     bool stop;
     S3Credentials credentials;
-    uint64_t serial;   /* 0: no credentials yet */
+    uint64_t serial;   /* serial of `credentials`; 0: none yet */
     uint64_t end_usec; /* when the credentials expire; USEC_INFINITY: never */
     bool rejected;
     uint64_t next_usec, begun_usec; /* times of the next and of the last fetch */
     unsigned failures;              /* failed fetches in a row */
-    Error failure;                  /* code 0: no failure to report */
+    Error failure;                  /* the failure to report; code 0: none */
 };
 
 /* ---- times ---- */

@@ -58,7 +58,7 @@ void source_quote(const S3Source *source, const char *text, char *ret, size_t si
 
 static const char *text_of(json_t *root, const char *key)
 {
-    return json_string_value(json_object_get(root, key)); /* NULL if it is not a string */
+    return json_string_value(json_object_get(root, key)); /* NULL if the value is not a string */
 }
 
 static int refused(const S3Source *source, const char *code, const char *message, Error *err)

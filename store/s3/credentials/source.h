@@ -24,9 +24,9 @@ typedef enum S3SourceKind {
 
 typedef struct S3Source {
     S3SourceKind kind;
-    char *name;    /* for messages */
-    char *profile; /* name of the profile in the shared files */
-    char *url;     /* URL of STS or of the container's endpoint, or the instance's without a path */
+    char *name;       /* name of the source, for messages */
+    char *profile;    /* name of the profile in the shared files */
+    char *url;        /* URL of STS or of a container's endpoint; an instance's URL has no path */
     char *ca_bundle;  /* NULL: the system's certificates */
     char *token;      /* token sent last or to be sent next; NULL: none */
     char *token_file; /* file from which the token is read before each request; NULL: none */

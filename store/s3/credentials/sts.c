@@ -25,7 +25,7 @@ enum {
 static char *session_name(const char *wanted)
 {
     char host[SESSION_MAX] = "node", name[SESSION_MAX + 1];
-    (void)gethostname(host, sizeof(host) - 1); /* if it fails, the name is "node" */
+    (void)gethostname(host, sizeof(host) - 1); /* on failure, the name stays "node" */
     host[sizeof(host) - 1] = '\0';
     (void)snprintf(name, sizeof(name), "%s%s", wanted ? "" : "sdtrain-", wanted ?: host);
     for (char *p = name; *p; p++)

@@ -67,8 +67,8 @@ typedef struct ReplyHeaders {
     char request_id[64];
     bool has_length, has_range, has_crc32c, composite;
     uint64_t length; /* Content-Length */
-    uint64_t range_first, range_last,
-        size; /* Content-Range; size 0: unknown, sent as "*". A reply 416 has only the size */
+    /* Content-Range; size 0: unknown, sent as "*". A reply 416 has only the size */
+    uint64_t range_first, range_last, size;
     uint64_t modified_usec;  /* Last-Modified; 0: none */
     int64_t date;            /* Date; 0: none */
     int64_t retry_after_sec; /* Retry-After; -1: none */

@@ -89,7 +89,7 @@ static int load_region(const Load *load, S3Options *o)
     return 0;
 }
 
-/* Whether the n bytes are "host[:port]" or "[v6][:port]". */
+/* Returns whether the n bytes are "host[:port]" or "[v6][:port]". */
 static bool is_host(const char *host, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

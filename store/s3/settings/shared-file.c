@@ -13,8 +13,8 @@
 enum { FILE_BYTES_MAX = 1 << 20, ENTRIES_MAX = 1 << 14, NONE = -1 };
 
 typedef struct Section {
-    const char *profile; /* NULL: a section of another kind */
-    bool plain;          /* "[default]" in a config file: "[profile default]" counts instead */
+    const char *profile; /* name of the profile; NULL: the section is not a profile */
+    bool plain;          /* "[default]" of a config file; a "[profile default]" overrides it */
 } Section;
 
 typedef struct SharedFileEntry {
@@ -152,7 +152,7 @@ static int add_below(SharedFile *file, char *p, int line, Error *err)
         return add_entry(file, file->entries[file->parent].key, p, line, err);
     cut_comment(p);
     char *end = strchr(file->entries[file->last].value, '\0');
-    *end = '\n'; /* the value grows in place, into the part of the text that was read */
+    *end = '\n'; /* the value grows in place, over text that is already parsed */
     memmove(end + 1, p, strlen(p) + 1);
     return 0;
 }

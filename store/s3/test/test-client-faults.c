@@ -65,7 +65,7 @@ static void test_reset_at_any_byte(_unused_ void **state)
     world_free(w);
 }
 
-/* A head that ends with the connection, but too early, is not taken for an empty object. */
+/* If the connection ends within a reply's head, the reply does not count as an empty object: the get is repeated. */
 static void test_heads_that_end(_unused_ void **state)
 {
     WORLD({.act = FAKE_RAW, .body = "HTTP/1.1 200 OK\r\n"}, {0},
@@ -108,7 +108,7 @@ static void test_slow_down(_unused_ void **state)
     s3_client_counts(w->client, &counts);
     assert_int_equal(counts.slow_downs, TOO_MUCH);
     assert_int_equal(counts.retries, TOO_MUCH);
-    assert_int_equal(counts.concurrency, 8); /* the limit grew from 4 again */
+    assert_int_equal(counts.concurrency, 8); /* the limit was halved to 4, and grew again */
     world_free(w);
 }
 

@@ -270,7 +270,7 @@ static void test_signed_payload(_unused_ void **state)
     struct iovec body[] = {{.iov_base = w.large, .iov_len = 1 << 20},
                            {.iov_base = w.large, .iov_len = 0},
                            {.iov_base = w.large + (1 << 20), .iov_len = 12345}};
-    /* The payload is first not signed, then signed: there, auto means on, because there is no TLS. */
+    /* `client` does not sign the payload. w.client does: its option is auto, which means on without TLS. */
     for (int i = 0; i < 2; i++) {
         S3Request request = {.method = S3_PUT,
                              .bucket = w.bucket,

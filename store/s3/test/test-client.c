@@ -466,7 +466,7 @@ static void test_close_under_way(_unused_ void **state)
         cancelled += requests[i].result == -ECANCELED;
         assert_true(requests[i].result == -ECANCELED || requests[i].result == 0);
     }
-    assert_true(cancelled >= 1); /* at least the stalled request */
+    assert_true(cancelled >= 1); /* at least the stalled request was cancelled */
     world_free(w);
 }
 

@@ -148,7 +148,8 @@ static void test_web_identity(void **state)
     f->phase = 6;
     REFUSE(f, -EACCES, "web identity", "no answer of STS");
     f->phase = 7;
-    fixture_expect(f, "AKSTS"); /* two failures are not reported */
+    /* The first two fetches fail and are tried again, so no failure is reported. */
+    fixture_expect(f, "AKSTS");
     f->identity = s3_identity_free(f->identity);
 
     f->phase = 0;
@@ -367,7 +368,8 @@ static bool answer_relative(_unused_ void *context, const EndpointRequest *reque
     return true;
 }
 
-/* Runs in its own network namespace, which has both default addresses on its loopback interface. */
+/* Runs in a network namespace of its own. Its loopback interface has the default addresses of the container's and the
+ * instance's endpoints. */
 static void test_default_addresses(void **state)
 {
     Fixture *f = *state;

@@ -243,7 +243,7 @@ static void test_files(void **state)
     assert_string_equal(o.region, "us-east-1");
     s3_options_clear(&o);
 
-    /* The shared files are in other places; then there is no file. */
+    /* A variable names another config file, and then an empty file. */
     unsetenv("AWS_PROFILE");
     write_text("other", "[default]\nregion = four\n");
     setenv("AWS_CONFIG_FILE", "~/other", 1);

@@ -55,7 +55,7 @@ static const char *const no_answers[] = {
     "<InitiateMultipartUploadResult><UploadId></UploadId></InitiateMultipartUploadResult>",
     "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>",
 };
-/* A page without the token for the next page, or without an object's name, is not a list either. */
+/* Pages that are not valid lists: the token for the next page, or an object's name, is missing. */
 static const char *const no_lists[] = {
     "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
     "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken/></ListBucketResult>",
@@ -166,7 +166,7 @@ static void a_deletion_without_an_answer_is_none(void **state)
         assert_non_null(strstr(err.text, "cannot remove s3://bucket/p/a"));
         fake_mend();
         assert_int_equal(store_delete(store, "a", &err), 0);
-        assert_int_equal(store_delete(store, "a", &err), 0); /* it is deleted already */
+        assert_int_equal(store_delete(store, "a", &err), 0); /* the object is deleted already */
     }
     Error err = ERROR_INIT;
     fake_put("p/a", "x");
@@ -363,7 +363,8 @@ static void a_marker_that_nobody_answers_for_is_not_lacking(_unused_ void **stat
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* A user without the right to write counts as a reader only if the server answers a read, with or without a marker. */
+/* A user without the right to write counts as a reader only if the server answers the read of the marker. It does not
+ * matter whether the marker exists. */
 static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
 {
     static const FakeFault looks[] = {FAKE_SILENT, FAKE_DENY, FAKE_LOSE};
@@ -423,7 +424,8 @@ static void a_try_without_a_thread_says_so(_unused_ void **state)
     assert_non_null(strstr(tries[1].error.text, "cannot start a thread"));
 }
 
-/* A server without a stored probe refuses the probe's object: the error names that object, not the try's. */
+/* A try first probes a server that is not known yet. If the server refuses the probe's object, the error names this
+ * object, not the object of the try. */
 static void a_refusal_names_the_object_that_was_refused(_unused_ void **state)
 {
     static char endpoint[] = "http://nobody-has-asked-it";

@@ -62,7 +62,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* Fails if memory leaks. Two texts may stay allocated, under which the server's abilities are stored. */
+/* Fails if memory leaks. Two texts may stay allocated: the names of endpoint and bucket, with which probe.c stores what
+ * a server supports. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
@@ -331,7 +332,7 @@ static void test_lost_uploads(void **state)
     }
 }
 
-/* Among the uploads of this name, only those that began meanwhile are aborted. */
+/* If the answer to a creation was lost, the put aborts only uploads of its own name that are younger than the put. */
 static void test_orphans(void **state)
 {
     Store *store = *state;

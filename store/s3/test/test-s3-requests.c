@@ -37,7 +37,7 @@ static int teardown(_unused_ void **state)
     fake_reset();
     atomic_store(&threads_left, -1);
     const int n_left = atomic_load(&n_allocated) - n_before;
-    return n_left != 0 && n_left != 2; /* two texts stay: the stored result of the probe */
+    return n_left != 0 && n_left != 2; /* two texts stay: names of the probed server */
 }
 
 static int put(const char *key, StorePutFlags flags, Error *err)
@@ -128,8 +128,9 @@ static int put_large(const char *key, Error *err)
     return store_put(store, key, parts, 2, 0, err);
 }
 
-/* The allocations are: two tables, a slice for each of six parts, and the text that completes the upload. The third
- * allocation is the XML parser's, whose failure would end the program. No failure leaves anything on the server. */
+/* Each allocation of an upload fails once: two tables, a slice for each of six parts, and the text of the completion.
+ * Only the third allocation, which the XML parser makes, does not fail here: its failure would end the program. After a
+ * failure, nothing remains on the server. */
 static void a_put_without_memory_is_none(_unused_ void **state)
 {
     for (int n = 1; n <= 10; n++) {
@@ -258,7 +259,7 @@ static void see_markers(FakeKind kind, const S3Request *request)
     }
 }
 
-/* Uploads of one name are on three pages. Then a server names only the last key as the marker. */
+/* Uploads of one name are on three pages. Then a server marks the next page with only a key, without an upload's id. */
 static void uploads_of_one_name_are_on_many_pages(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -283,7 +284,8 @@ static void a_list_without_a_date_is_as_old_as_our_clock_says(_unused_ void **st
     Error err = ERROR_INIT;
     StoreList list;
     size_t removed;
-    fake_put("p/" STORE_TEMPORARY "probe-0123456789abcdef", "x"); /* dated 2026-01-02 */
+    /* The fake server dates every object 2026-01-02. */
+    fake_put("p/" STORE_TEMPORARY "probe-0123456789abcdef", "x");
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 1);
     fake_begin_upload("p/a", (clock_realtime_usec() / USEC_PER_SEC - 3600) * USEC_PER_SEC);
@@ -313,8 +315,8 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
         {-EACCES, 400, "ExpiredToken", -EACCES, false},
         {-EHOSTUNREACH, 400, "BadDigest", 0, true},
         {-EHOSTUNREACH, 400, "XAmzContentChecksumMismatch", 0, true},
-        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* answers the second PUT */
-        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* answers the second PUT */
+        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* answers the probe's second PUT */
+        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* answers the probe's second PUT */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Error err = ERROR_INIT;
@@ -328,7 +330,7 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
         assert_int_equal(fake.sends_crc32c, cases[i].knows_crc32c);
         assert_int_equal(promised, cases[i].expected == 0);
         assert_int_equal(fake_n_objects(), 0);
-        n_before += promised ? 2 : 0; /* the stored result of the probe */
+        n_before += promised ? 2 : 0; /* two texts of the stored result of the probe */
     }
 }
 

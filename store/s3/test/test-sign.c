@@ -59,7 +59,7 @@ static void assert_signed(const Vector *v, const char *host, const S3Credentials
     free(got.authorization);
 }
 
-/* Amazon S3 API Reference, "Signature calculations for the Authorization header". */
+/* The examples in the Amazon S3 API Reference, "Signature calculations for the Authorization header". */
 static void test_documentation(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ typedef struct Steps {
     const FakeStep *steps; /* answers to the first n requests; later requests are served normally */
     size_t n;
     const char *header;          /* name of the header to record; NULL: none */
-    char seen[STEPS_SEEN][1024]; /* value of that header in each of the first requests */
+    char seen[STEPS_SEEN][1024]; /* value of `header` in each of the first requests */
 } Steps;
 
 typedef struct World {

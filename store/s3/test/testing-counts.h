@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-counts.h - the statistics that an S3Client keeps of its requests.
  *
- * Ownership: values.
- * Units:     bytes, seconds.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: values. Units: bytes, seconds. Errors: none. Threads: any.
  */
 #pragma once
 

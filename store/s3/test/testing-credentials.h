@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-credentials.h - an identity under test, with its own environment, folder for files and endpoint.
  *
+ * Units: seconds since 1970. Threads: the test's own.
  * Ownership: fixture_begin() and fixture_end() are cmocka's setup and teardown.
- * Units:     seconds since 1970.
  * Errors:    a wrong result fails the test; so does a secret in any text.
- * Threads:   the test's own.
  */
 #pragma once
 
@@ -39,7 +38,7 @@ int fixture_begin(void **state);
 int fixture_end(void **state);
 #define FIXTURE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_begin, fixture_end)
 
-void fixture_variable(const char *name, const char *value); /* NULL: unset */
+void fixture_variable(const char *name, const char *value); /* value NULL unsets the variable */
 void fixture_write(Fixture *f, const char *name, const char *text);
 /* Writes a file into the folder, and sets a variable of the environment to its path. */
 void fixture_file(Fixture *f, const char *variable, const char *name, const char *text);

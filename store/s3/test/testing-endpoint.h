@@ -17,7 +17,7 @@ typedef struct EndpointRequest {
     const char *method, *path;
     const char *head; /* all header lines, the request line included */
     const char *body;
-    unsigned number; /* counted from 1 */
+    unsigned number; /* number of the request, from 1 */
 } EndpointRequest;
 
 /* Writes the answer to `ret`; it is sent unchanged, then the connection is closed. Returns false to send nothing: then

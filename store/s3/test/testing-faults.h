@@ -33,7 +33,7 @@ const char *faults_endpoint(const Faults *faults);
 
 /* Sends one command; returns the proxy's answer, a line of JSON. */
 const char *faults_do(Faults *faults, const char *format, ...) _printf_(2, 3);
-/* Returns the number after "name": in an answer. */
+/* Returns the number that follows "name": in one of the proxy's answers. */
 long faults_number(const char *answer, const char *name);
 
 /* Adds one rule; returns its id. */

@@ -2,10 +2,7 @@
 /* testing-libc.h - replacements of libc functions for the objects of a test (-Wl,--wrap): pauses that take no time,
  * limits on new threads, failing allocations, and a count of blocks that are not freed.
  *
- * Ownership: one per process.
- * Units:     microseconds.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: one per process. Units: microseconds. Errors: none. Threads: any.
  */
 #pragma once
 

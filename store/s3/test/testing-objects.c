@@ -12,7 +12,7 @@
 
 typedef struct Break {
     FakeKind kind;
-    size_t at; /* fails at this value of fake.n[kind]; 0: at all requests of the kind */
+    size_t at; /* value of fake.n[kind] at which the request fails; 0: every request fails */
     FakeFault fault;
 } Break;
 

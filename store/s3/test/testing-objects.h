@@ -2,10 +2,9 @@
 /* testing-objects.h - a server in memory that implements client.h, linked in place of client.c. A test sets which
  * functions the server has, and which requests fail.
  *
+ * Units: bytes. Threads: any.
  * Ownership: one server per process; fake_reset() empties it.
- * Units:     bytes.
  * Errors:    a misuse of client.h ends the process.
- * Threads:   any.
  */
 #pragma once
 
@@ -48,12 +47,12 @@ typedef struct FakeServer {
     FakeAbsent if_absent;
     bool complete_ignores_absent; /* a completion ignores If-None-Match, as with Ceph */
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
-    bool ignores_prefix; /* a list of uploads has all prefixes */
+    bool ignores_prefix; /* a list of uploads has uploads of all prefixes */
     bool stands_still;   /* each page of objects is the first page */
     const char *text;    /* body of FAKE_ERROR_200 */
     int64_t ahead_sec;   /* how far the server's clock is ahead, in lists of uploads */
     bool says_no_length; /* replies to HEAD and GET have no Content-Length */
-    const char *etag;    /* ETag of objects that are read; NULL: the version, not an MD5 */
+    const char *etag;    /* ETag of replies to reads; NULL: the object's version, not an MD5 */
     bool etag_opaque;    /* the reply marks the ETag as opaque */
     struct {
         int r;

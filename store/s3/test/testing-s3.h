@@ -15,7 +15,7 @@
 typedef struct Fake Fake;
 
 typedef struct FakeRequest {
-    unsigned number;           /* counted from 1, in the order of their heads */
+    unsigned number;           /* requests are counted from 1, in the order in which heads arrive */
     const char *method, *path; /* path as sent, with its query */
     const char *head;          /* all header lines, the request line included */
 } FakeRequest;

@@ -10,10 +10,10 @@
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 
 enum {
-    RANKS_MAX = 8,          /* blocks of a cluster, on any GPU with clusters */
+    RANKS_MAX = 8,          /* the most blocks of a cluster that every GPU allows */
     CHUNKS_ENOUGH = 4,      /* clusters get more blocks until a block has at most so many chunks */
-    HALF_BYTES = 112 << 10, /* bytes of each of two blocks on one SM: one loads, the other stores */
-    HELD_BYTES = 226 << 10, /* bytes of a block that has an SM by itself */
+    HALF_BYTES = 112 << 10, /* shared memory of a block, two on an SM: one loads, one stores */
+    HELD_BYTES = 226 << 10, /* shared memory of a block that has an SM by itself */
     FORWARD_THREADS = 320,  /* the most threads of a block */
     BACKWARD_THREADS = 192, /* the most threads of a block, so that two tensors fit HALF_BYTES */
     WARP_THREADS = 32,
@@ -46,7 +46,8 @@ static size_t bytes_of(const Held &h, int tensors, int n)
            floats_of(h, n) * sizeof(float);
 }
 
-/* Returns the distribution for clusters of `units` times the fewest groups that are whole packs. */
+/* Returns the distribution over clusters that process `units` times the smallest number of groups whose channels are
+ * whole packs. */
 static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, int threads)
 {
     int64_t unit = g.size.by; /* the packs of a unit of whole groups */

@@ -10,8 +10,9 @@
 
 enum { WIDTH_MAX = 32 }; /* packs of a block, side by side */
 
-/* Returns the threads of a block where a thread has n channels, for the widest blocks that share a pixel evenly. In the
- * grid, blockIdx.x is the part of the channels, blockIdx.y the chunk and blockIdx.z the image. */
+/* Returns the size of a block whose threads have n channels each. The blocks share a pixel's channels evenly, and are
+ * as wide as WIDTH_MAX allows. In the grid, blockIdx.x is the part of the channels, blockIdx.y the chunk and blockIdx.z
+ * the image. */
 static dim3 threads_of(const Groups &g, int n)
 {
     const int packs = g.c / n;
@@ -170,7 +171,8 @@ bool cuda_reads_joined(const Device *device)
     return true;
 }
 
-/* Returns a number that is a multiple of a pack's elements if and only if the widths of both tensors are. */
+/* Returns a number that is a multiple of a pack's elements exactly if the widths of both tensors are
+ * multiples of it. */
 static int64_t width_of(const GroupNormShape *shape) { return shape->c | shape->c_second; }
 
 void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,

@@ -176,7 +176,7 @@ __device__ static inline Moments slope_means_of(const Groups &g, int group, cons
 
 /* ---- elements ---- */
 
-/* Runs a statement with SILU defined as the shape requires. */
+/* Runs a statement with SILU defined as the constant true or false that `silu` has in the shape. */
 #define WITH_SILU(shape, ...)                                                                      \
     do {                                                                                           \
         if ((shape)->silu) {                                                                       \
@@ -193,7 +193,7 @@ template <int N> struct Line {
     Pack<N> scale, shift;
 };
 
-/* moments: [group][2], as saved, of the image's groups from first_group on. */
+/* moments: the saved values, [group][2], of the image's groups from first_group on. */
 template <int N>
 __device__ static inline Line<N> line_of(const Groups &g, int channel, const float *gamma,
                                          const float *beta, const float *moments, int first_group)
@@ -246,9 +246,9 @@ __device__ static inline Pack<N> means_of(const Groups &g, int channel, const fl
     return mean;
 }
 
-/* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset) = inverse * (gamma
- * dz - mean(gamma dz) - normal * mean(gamma dz normal)). `moments` are those of all groups of the image, `means` those
- * of the groups from first_group on. */
+/* Returns the part of dx that is linear in x: rest.scale x + rest.shift = -inverse * (mean(gamma dz) + normalised x *
+ * mean(gamma dz normalised x)). The rest of dx is inverse * gamma dz. `moments` has all groups of the image, `means`
+ * the groups from first_group on. */
 template <int N>
 __device__ static inline Line<N> rest_of(const Groups &g, int channel, const float *moments,
                                          const float *means, int first_group)
@@ -280,8 +280,8 @@ __device__ static inline Pack<N> gradient(const Pack<N> &x, const Pack<N> &dy,
 
 /* ---- the kernels that read once: group-norm-held.cu ---- */
 
-/* Reports whether the shape fits; if it does, the kernel is launched. x and y, or x, dy and dx, must consist of
- * packs. */
+/* If the shape fits into the shared memory of a cluster, launches the kernel and returns true; otherwise returns false.
+ * x and y, or x, dy and dx, must consist of packs. */
 template <typename T>
 bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                              const float *gamma, const float *beta, T *y, float *saved);

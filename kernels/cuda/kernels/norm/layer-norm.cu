@@ -149,7 +149,7 @@ enum {
  * threads of a line are side by side and have one pack each. Where a row has more packs than a block has threads
  * (is_wide()), a line is the whole block. */
 struct Lines {
-    int width, n; /* the threads of a line; the number of lines */
+    int width, n; /* the number of threads in a line, and of lines in a block */
     int64_t batches, blocks;
     float share; /* weight of an element in a row's mean */
 };

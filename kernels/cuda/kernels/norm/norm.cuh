@@ -73,7 +73,7 @@ static inline void norm_parameters(Device *device, const Parts &p, const float *
 
 /* ---- a warp for each group or row ---- */
 
-/* Returns the number of this warp in the grid. In the last block it may be beyond the last group or row. */
+/* Returns the number of this warp in the grid. In the last block the number may be beyond the last group or row. */
 __device__ static inline int64_t warp_number(void)
 {
     return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;

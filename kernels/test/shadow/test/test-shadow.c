@@ -191,8 +191,8 @@ static void a_fetch_is_late(void **state)
     (void)device_free(p.device); /* frees the hung work, and the memory that it uses */
 }
 
-/* A lane that does not wait for another lane may overtake it, depending on the delays of the seed; a lane that waits
- * never does. */
+/* A lane that does not wait for another lane may overtake the other lane, depending on the delays of the seed. A lane
+ * that waits never does. */
 static void only_a_wait_orders_lanes(void **state)
 {
     (void)state;
@@ -301,7 +301,8 @@ static void late_work_waits_to_be_asked_for(void **state)
     for (int i = 0; i < 100; i++)
         assert_false(device_reached(p.device, second));
     assert_int_equal(*(const uint32_t *)p.host, 0xa5a5a5a5);
-    device_wait(p.device, LANE_OUT, second); /* LANE_OUT is not late, and waits at once */
+    /* LANE_OUT is not late, so its wait makes the late calls run. */
+    device_wait(p.device, LANE_OUT, second);
     assert_true(device_reached(p.device, second) && p.host[0] == 0);
     for (int i = 0; i < 3000; i++)
         device_clear(p.device, p.memory, BYTES);
