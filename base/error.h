@@ -38,9 +38,9 @@ int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
  * r >= 0, which is not a failure. */
 int error_set_exit(Error *err, int r, int exit);
 
-/* Must be called on an Error that another process sent as bytes. Ends the text with a NUL, replaces control characters,
- * turns a code that is not an errno (neither 0 nor -1 to -4095) into -EPROTO, and clears the exit code, which was meant
- * for the other process. */
+/* Must be called on an Error that another process sent as bytes. Ends the text with a NUL and replaces control
+ * characters. A code outside -4095..0, which is not an errno, becomes -EPROTO. The exit code, which was meant for the
+ * other process, is cleared. */
 void error_from_outside(Error *err);
 
 #ifdef __cplusplus

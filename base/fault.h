@@ -10,8 +10,7 @@
  * and n is the visit, counted from 1, at which the fault strikes (1 by default; "@*": each visit).
  * fault_open() refuses an unknown action. If the variable is unset, a point costs one load.
  *
- * Ownership: none.
- * Units:     visits.
+ * Ownership: none. Units: visits.
  * Errors:    fault() returns 0, or the negative errno that SDTRAIN_FAULT names for the point.
  */
 #pragma once

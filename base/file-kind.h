@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file-kind.h - recognizes, by its first bytes, the format of a file that does not have the expected format.
  *
- * Ownership: texts are constant.
- * Units:     bytes.
+ * Ownership: texts are constant. Units: bytes.
  * Source:    the formats' own magic numbers: RFC 1952 (gzip), RFC 8878 (zstd), APPNOTE.TXT (zip), the xz and bzip2 file
  *            formats, Parquet's format.md, Git LFS's pointer specification, NumPy's format.py, HDF5's file format
  *            specification, GGUF's specification, Python's pickletools (a pickle of protocol 2 to 5 begins with PROTO).

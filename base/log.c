@@ -26,7 +26,7 @@ static struct {
     char program[32];
     LogLevel level;
     bool journal;  /* whether standard error is the journal's stream */
-    LogSend *send; /* NULL: only lines are written to standard error */
+    LogSend *send; /* NULL: messages go only to standard error, as lines */
     void (*lent_to)(LogLevel level, const char *text);
     LogField fields[FIELDS_MAX];
     size_t n_fields;
@@ -127,7 +127,7 @@ static size_t split_fields(const char *format, const char *text, Word ret[WORDS_
     return n_words;
 }
 
-/* Whether the message itself has a field with this key. */
+/* Tells whether the message itself has a field with this key. */
 static bool is_logged(const LogField *field, const Word *words, size_t n_words)
 {
     for (size_t i = 0; i < n_words; i++)

@@ -48,7 +48,8 @@ void log_set_field(const char *key, const char *value);
 void log_write(LogLevel level, const char *format, ...) _printf_(2, 3);
 /* Logs a transition that has a message id (base/message-id.h). */
 void log_event(LogLevel level, const char *message_id, const char *format, ...) _printf_(3, 4);
-/* Works like log_event(), for a text that is already formatted; format shows which fields end the text. */
+/* Works like log_event(), for a text that is already formatted. The keys of the fields at the end of the text are read
+ * from format. */
 void log_text(LogLevel level, const char *message_id, const char *format, const char *text);
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

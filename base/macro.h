@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* macro.h - the few macros that every file uses.
  *
- * Ownership: none.
- * Units:     bytes.
+ * Ownership: none. Units: bytes.
  */
 #pragma once
 

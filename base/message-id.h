@@ -4,8 +4,7 @@
  * A transition never changes its id. journalctl MESSAGE_ID=... finds it, and journalctl -x explains
  * it with the text of systemd/sdtrain.catalog, which has exactly these ids.
  *
- * Ownership: none.
- * Units:     none.
+ * Ownership: none. Units: none.
  */
 #pragma once
 

@@ -28,8 +28,8 @@ static Host host_of(const char *url)
     return (Host){begin, colon ? (size_t)(colon - begin) : n};
 }
 
-/* Whether an entry of no_proxy covers the host. An entry is a domain, with or without a leading dot, or an address. An
- * entry with a '/' is a range of addresses: it may hold the host, and counts as if it did. */
+/* Tells whether an entry of no_proxy covers the host. An entry is a domain, with or without a leading dot, or an
+ * address. An entry with a '/' is a range of addresses. The range is not parsed, and counts as covering every host. */
 static bool is_passed_by(const char *entry, size_t n, Host host)
 {
     if (memchr(entry, '/', n))

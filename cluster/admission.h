@@ -10,7 +10,7 @@
 
 #include "base/macro.h"
 
-enum { ADMISSION_MAX = 4095 }; /* bytes of a list */
+enum { ADMISSION_MAX = 4095 }; /* the longest list, in bytes */
 
 /* A list is a sequence of words, separated by ',' or ' '. A word is PATTERN or PATTERN@MACHINE-ID. In a pattern '*'
  * matches any characters. */

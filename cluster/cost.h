@@ -19,7 +19,7 @@
 #include "cluster/admission.h"
 #include "cluster/records.h"
 
-enum { PRICES_MAX = 1023 }; /* bytes of a list */
+enum { PRICES_MAX = 1023 }; /* the longest list of prices, in bytes */
 
 #define COST_DOLLAR INT64_C(1000000)
 #define COST_PRICE_MAX (1000 * COST_DOLLAR) /* the highest price of one slot for one hour */

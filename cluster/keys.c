@@ -26,6 +26,7 @@ static const char *const kind_name[KEY_KINDS] = {
     [KEY_SECRETS] = "secrets",
     [KEY_ASKS] = "asks",
     [KEY_LINES] = "lines",
+    [KEY_PROGRAMS] = "programs",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);

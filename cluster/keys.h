@@ -2,7 +2,7 @@
 /* keys.h - the keys of the records in etcd. Most are /sdtrain/<cluster>/<kind>/<...>. The keys of secrets are
  * /sdtrain-secrets/<cluster>/<job>, and the keys of logs are /sdtrain-logs/<cluster>/<kind>/<node>/<id>.
  *
- * Folder:    the defaults of its headers are Units: none. Errors: none. Threads: any.
+ * Folder:    defaults of the headers here: Units: none. Errors: none. Threads: any.
  * Ownership: callers pass buffers of KEY_MAX bytes; functions that fill one return it.
  * Errors:    key_parse*(): -EINVAL for a key of another form or kind.
  */
@@ -31,6 +31,7 @@ typedef enum KeyKind {
     KEY_SECRETS, /* has its own prefix, so that the right to read a cluster does not include secrets */
     KEY_ASKS, /* asks and lines have their own prefix: watches of the cluster carry no log text */
     KEY_LINES,
+    KEY_PROGRAMS,
     KEY_KINDS,
 } KeyKind;
 

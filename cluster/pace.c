@@ -14,5 +14,6 @@ double progress_pace_sec(const ProgressRecord *p)
 double progress_to_go_sec(const ProgressRecord *p, int64_t steps)
 {
     const double pace_sec = progress_pace_sec(p);
-    return p->step > 0 && pace_sec > 0 ? (double)MAX(steps - p->step, 0) * pace_sec : NAN;
+    const bool is_known = steps > 0 && p->step > 0 && pace_sec > 0;
+    return is_known ? (double)MAX(steps - p->step, 0) * pace_sec : NAN;
 }

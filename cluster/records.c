@@ -6,6 +6,7 @@
 #include "base/slots.h"
 #include "base/text/secret.h"
 #include "cluster/keys.h"
+#include "cluster/log-records.h"
 #include "cluster/record-tables.h"
 #include "protocol/job.h"
 #include "protocol/train-stage.h"
@@ -142,8 +143,7 @@ static const Field history_fields[] = {
     TEXT(HistoryRecord, "cluster", cluster, MAYBE),
     INT64(HistoryRecord, "revision", revision, MAYBE),
     INT64(HistoryRecord, "lease", lease, MAYBE),
-    ELEMENTS(HistoryRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX,
-             "job"),
+    ELEMENTS(HistoryRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX, "job"),
 };
 
 static const Field node_fields[] = {
@@ -230,6 +230,13 @@ static const Field spec_fields[] = {
     TEXT(SpecRecord, "submission", submission, MAYBE),
     TEXT(SpecRecord, "sources", sources, MAYBE),
     TEXT(SpecRecord, "by", by, MAYBE),
+    HASH(SpecRecord, "program", program),
+};
+
+static const Field program_fields[] = {
+    STRING(ProgramRecord, "file", file, NEEDED),
+    TEXT(ProgramRecord, "submission", submission, NEEDED),
+    TEXT(ProgramRecord, "by", by, MAYBE),
 };
 
 static const Field desired_fields[] = {
@@ -274,6 +281,7 @@ static const Field world_fields[] = {
     COUNT(WorldRecord, "committed_step", committed.step, MAYBE),
     COUNT(WorldRecord, "committed_generation", committed.generation, MAYBE),
     TEXT(WorldRecord, "submission", submission, MAYBE),
+    HASH(WorldRecord, "program", program),
 };
 
 static const Field secret_fields[] = {
@@ -337,9 +345,11 @@ static const Field report_fields[] = {
     INT(RankReport, "exit_code", exit_code, MAYBE, -128, 255),
     COUNT(RankReport, "step", step, MAYBE),
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
+    BOOL(RankReport, "unnamed", unnamed),
     BOOL(RankReport, "hung", hung),
     BOOL(RankReport, "killed", killed),
     INT(RankReport, "unmet", unmet, MAYBE, 0, RECORD_RANKS_MAX),
+    BOOL(RankReport, "stuck", stuck),
     TEXT(RankReport, "text", text, MAYBE),
     INT64(RankReport, "at_usec", at_usec, MAYBE),
     INT64(RankReport, "started_usec", started_usec, MAYBE),
@@ -529,6 +539,7 @@ const RecordTable record_tables[] = {
     {"cordons", cordon_fields, ELEMENTSOF(cordon_fields)},
     {"specs", spec_fields, ELEMENTSOF(spec_fields)},
     {"desired", desired_fields, ELEMENTSOF(desired_fields)},
+    {"programs", program_fields, ELEMENTSOF(program_fields)},
     {"worlds", world_fields, ELEMENTSOF(world_fields)},
     {"secrets", secret_fields, ELEMENTSOF(secret_fields)},
     {"phases", phase_fields, ELEMENTSOF(phase_fields)},
@@ -637,6 +648,7 @@ DEFINE_RECORD(HealthRecord, health_record, health_fields, unchecked)
 DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
+DEFINE_RECORD(ProgramRecord, program_record, program_fields, unchecked)
 DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
 /* Checks a secret. The error's text must not quote any part of the secret. */
 static int secret_check(const char *source, SecretRecord *record, Error *err)

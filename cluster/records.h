@@ -71,7 +71,7 @@ typedef struct LeaderRecord {
     LeaderState state;
     char journal[256]; /* path of the controller's journal; empty: it has none */
     char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
-    int deaths;        /* how many leaders before this leader died in a row on unchanged records */
+    int deaths;        /* deaths of earlier leaders in a row, while the records did not change */
     int64_t records;   /* digest of the unchanged records, if deaths is not 0 */
     uint64_t still_until_usec; /* the leader decides nothing before this time; 0: it decides */
     int lease_sec;             /* the controller's setting lease_sec; 0: unknown */
@@ -137,7 +137,7 @@ typedef struct NodeRecord {
     uint64_t startup_usec; /* time limit for the node's trainers to become ready; 0: unknown */
     uint64_t memory_bytes; /* the machine's memory including swap; 0: unknown */
     int n_gpus; /* GPUs seen since boot; slot i has the i-th by PCI address; 0: none, or unknown */
-    JobRun runs[RECORD_RUNS_MAX]; /* only the entries whose told is set */
+    JobRun runs[RECORD_RUNS_MAX]; /* only the runs whose `told` is true */
     size_t n_runs;
     char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
     char log_dir[512]; /* a rank prints to <log_dir>/<job>/g<generation>/rank<r>.log */
@@ -200,12 +200,13 @@ typedef struct CordonCause {
     CordonOwner owner;
     char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job of this cause */
     char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the submission of the job */
-    char machine_id[33]; /* the machine, under any name; empty: any machine of the node's name */
-    CordonMode mode;     /* CORDON_NONE: the cause only counts strikes */
+    /* The cause is for this machine, whatever its node name; empty: for any machine with the node's name. */
+    char machine_id[33];
+    CordonMode mode; /* CORDON_NONE: the cause counts strikes, but cordons nothing */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until a person uncordons the node */
-    int strikes; /* CORDON_JOB: strikes of `submission`; CORDON_MACHINE: of earlier submissions */
+    int strikes;         /* strikes of `submission`; with CORDON_MACHINE, of earlier submissions */
     char way[RECORD_WAY_MAX + 1]; /* CORDON_JOB: how all trainers ended; empty: in different ways */
     char by[RECORD_BY_MAX + 1];   /* CORDON_OPERATOR: requester, self-reported; may be empty */
 } CordonCause;
@@ -229,6 +230,8 @@ typedef struct SpecRecord {
     /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: unknown. */
     char sources[RECORD_SOURCES_MAX];
     char by[RECORD_BY_MAX + 1]; /* who submitted the job, self-reported; empty: unknown */
+    Hash
+        program; /* kind "exec": hash of the text in programs/<job>; zero: the job has no program */
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
@@ -242,6 +245,17 @@ typedef struct DesiredRecord {
     char by[RECORD_BY_MAX + 1];
     uint64_t asked_usec;
 } DesiredRecord;
+
+/* ---- programs/<job>: the job file of a job of kind "exec", written by sdctl with each submission ----
+ *
+ * A user who may write this record may run programs on the nodes, so it is a kind of its own, with rights of its own. A
+ * node runs a program only from here, and only if the file's hash is that of the world's record. */
+
+typedef struct ProgramRecord {
+    char *file; /* the job file's text */
+    char submission[SUBMISSION_BYTES];
+    char by[RECORD_BY_MAX + 1]; /* who submitted the job, self-reported; empty: unknown */
+} ProgramRecord;
 
 /* ---- worlds/<job>: written once per generation by the leader ---- */
 
@@ -280,6 +294,8 @@ typedef struct WorldRecord {
     uint64_t decided_usec;
     char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
     CommitMark committed;              /* the newest commit when the world was decided */
+    /* Hash of the text in programs/<job>, which the ranks run; zero: the ranks are trainers of sdtrain's own. */
+    Hash program;
 } WorldRecord;
 
 /* Finds the run and the slot of a rank. Returns -ENOENT when the world has no such rank. */
@@ -348,7 +364,7 @@ typedef struct CostMeter {
 typedef struct PhaseSpent {
     uint64_t start_usec, running_usec, recovery_usec;
     uint64_t resize_usec; /* time in the phases resizing and stopping */
-    uint64_t idle_usec;   /* time pending, and from an end to a new start */
+    uint64_t idle_usec;   /* time in the phase pending, and between an end and a new start */
 } PhaseSpent;
 
 typedef struct PhaseRecord {
@@ -367,7 +383,7 @@ typedef struct PhaseRecord {
     uint64_t started_usec; /* when the job's first world was decided */
     int growths_in_vain; /* consecutive failed attempts to make the world leave in order to grow */
     uint64_t grown_usec; /* when growth was last planned */
-    int64_t tried_revision; /* newest desired or cordon revision for which a leave was requested */
+    int64_t tried_revision; /* desired and cordon records up to this revision are handled */
     /* A pause before the next world: nothing runs for this time after since_usec; 0: no pause. */
     uint64_t pause_usec;
     int pauses;               /* consecutive pauses without progress */
@@ -376,15 +392,15 @@ typedef struct PhaseRecord {
     PastWorld worlds[RECORD_PAST_WORLDS_MAX];
     size_t n_worlds;
     char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
-    CommitMark committed;    /* the newest commit when the record was written, or a newer commit */
+    CommitMark committed;              /* the newest commit; may lag by about a minute */
     int64_t furthest_resume; /* the furthest step of a resume, even if its commit is struck out */
-    char dies_by[RECORD_WAY_MAX + 1]; /* how trainers die, whatever the machine; "": unknown */
+    char dies_by[RECORD_WAY_MAX + 1]; /* how the job's trainers die on any machine; "": unknown */
     uint64_t dies_usec;               /* when a trainer last died in the way dies_by */
     int64_t serial; /* how often the record was written, so a lower serial marks an older copy */
     CostMeter cost;
 } PhaseRecord;
 
-/* Adds time that the job was in this phase. */
+/* Adds usec to the time that the job has spent in this kind of phase. */
 static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t usec)
 {
     uint64_t *const kinds[PHASE_COUNT] = {
@@ -409,11 +425,13 @@ typedef struct RankReport {
     int exit_code; /* EXITED: exit code, or -signal */
     int64_t step;  /* the newest step reported by the rank */
     int stage;     /* the newest TrainStage reported by the rank */
+    bool unnamed;  /* the rank runs a program that names no stage, and `stage` means nothing */
     bool hung;     /* the progress watchdog killed the rank */
     bool killed;   /* the daemon killed the rank on purpose (new world, fence, stop) */
     char text[RECORD_TEXT_MAX + 1]; /* the rank's last message */
     uint64_t at_usec; /* when state last changed: ready, running (first step done) or exited */
-    int unmet;        /* 1 + the number of a rank that could not be joined; 0: none */
+    int unmet;        /* 1 + the number of a rank that could not be reached; 0: none */
+    bool stuck; /* hung, and the kernel showed it stopped, or waiting for a driver or a disk */
     uint64_t started_usec, ready_usec, joined_usec; /* times of the start's phases; 0: unknown */
 } RankReport;
 
@@ -447,7 +465,7 @@ typedef struct CheckpointCommit {
     bool struck_out;
     uint64_t at_usec;
     char plans[HASH_TEXT_BYTES]; /* hash of the plan set in use; empty: none, or an older writer */
-    /* Id of the `job recover` that named this commit, and whose world may take the folder over once; empty: none. */
+    /* Id of the `job recover` request that named this commit; its world may take over the folder once. Empty: none. */
     char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
@@ -475,7 +493,7 @@ static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
 typedef struct ProgressRecord {
     int64_t generation, step, steps;
     double loss;
-    double grad_norm, lr; /* values at the field step; 0 or NAN: unknown */
+    double grad_norm, lr; /* values at the step in `step`; 0 or NAN: unknown */
     double samples_per_sec, step_sec;
     double saving_sec; /* how long rank 0 has waited for saves since this world's first step */
     int64_t samples_seen;
@@ -483,9 +501,8 @@ typedef struct ProgressRecord {
     /* Since when every save has failed; 0: the newest save succeeded, or no save has failed. */
     uint64_t unsaved_since_usec;
     char save_error[RECORD_TEXT_MAX + 1];
-    int64_t save_next_bytes,
-        /* Size of the next save and free space for it (room.h); 0: unknown. */
-        save_free_bytes;
+    /* Size of the next save and free space for it (room.h); 0: unknown. */
+    int64_t save_next_bytes, save_free_bytes;
     /* Since when the ranks have waited for the data of rank waits_rank; 0: they do not wait, or only briefly so far. */
     uint64_t waits_since_usec;
     int waits_rank;
@@ -541,8 +558,8 @@ typedef struct IncidentRecord {
 
 /* ---- alerts/<id>: which notifications of incidents/<id> each sink has accepted; written by the leader ----
  *
- * The leader must notify because the incident exists; this record stores the state of the deliveries. So a change of
- * leader loses no notification. */
+ * The record incidents/<id> tells a leader what to notify; this record tells it which notifications were delivered. So
+ * a change of leader loses no notification. */
 
 typedef enum DeliveryState {
     DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been notified */
@@ -563,7 +580,7 @@ typedef struct Delivery {
 
 typedef struct AlertRecord {
     char id[RECORD_INCIDENT_MAX + 1];
-    /* The incident's at_usec, because a job submitted again under its old name repeats incident ids. */
+    /* The incident's at_usec. A job that is submitted again under its old name repeats incident ids. */
     uint64_t incident_usec;
     int64_t term; /* term of the leader that notifies */
     bool settled; /* the incident is over and no more messages are due */
@@ -605,7 +622,7 @@ typedef struct RequestRecord {
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     RequestOutcome outcome;           /* outcome of the answer; read by request_outcome() */
     uint64_t at_usec;
-    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": written with the answer */
+    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* for "alerts-test"; written with the answer */
     size_t n_deliveries;
     /* "recover": the commit to resume from; with an empty uri, the newest commit in the folder. */
     CheckpointCommit commit;
@@ -616,58 +633,10 @@ typedef struct RequestRecord {
     size_t n_peers;
 } RequestRecord;
 
-/* ---- asks/<node>/<id>: a request to read a node's logs; written by sdctl under a lease of its own ----
- *
- * The record names a position for each rank from which to continue reading, so the node need not remember the reader's
- * position. When sdctl has shown an answer, it writes the record again with the next seq. So etcd has at most one
- * answer to each request. The request and its answer are deleted when the reader ends. */
-
-enum {
-    LOG_TEXT_MAX = 16384,  /* bytes of log in one answer */
-    LOG_REQUESTS_MAX = 16, /* log requests that a node serves at the same time */
-    LOG_ID_MAX = 39,
-};
-
-typedef struct LogPlace {
-    int rank;
-    int64_t file;   /* the node's number for the log file; 0: the file in which the tail begins */
-    int64_t offset; /* position in the file, in bytes */
-} LogPlace;
-
-typedef struct LogRequestRecord {
-    char job[RECORD_JOB_MAX + 1];
-    int64_t generation;
-    int64_t seq; /* number of this request, from 1; the answer repeats it */
-    bool follow; /* true: the node waits for new lines; false: it sets `end` when all is read */
-    int64_t tail_bytes; /* for each rank: how many bytes before the end of its log reading starts */
-    /* Minimum time between two answers of the node, unless more text is ready at once. */
-    int64_t pause_usec;
-    LogPlace *places; /* the ranks to read; none: all ranks of the generation on this node */
-    size_t n_places;
-} LogRequestRecord;
-
-/* ---- lines/<node>/<id>: the node's answer to asks/<node>/<id>, under the node's lease ---- */
-
-typedef struct LogPart {
-    LogPlace next;   /* position from which to continue */
-    int64_t bytes;   /* size of this part within the answer's text */
-    int64_t skipped; /* bytes omitted before this part: they were too old, too many or deleted */
-    bool missing;    /* the node has no log file for this rank */
-} LogPart;
-
-typedef struct LogLinesRecord {
-    int64_t seq;
-    LogPart *parts;
-    size_t n_parts;
-    /* the texts of all parts, joined; UTF-8 without control characters except line ends and tabs */
-    char *text;
-    bool more; /* more text is ready now */
-    bool end;  /* everything is read, and the node has dropped the request */
-    char refused[RECORD_TEXT_MAX + 1]; /* why the node refuses the request; empty: no refusal */
-} LogLinesRecord;
-
-/* In NodeRecord.features. logs: the node serves log requests. shared: its etcd user may write every node's record. */
+/* NodeRecord.features: "logs": the node serves log requests; "programs": it runs jobs of kind "exec"; "shared": its
+ * etcd user may write every node's record. */
 #define FEATURE_LOGS "logs"
+#define FEATURE_PROGRAMS "programs"
 #define FEATURE_SHARED "shared"
 
 /* ---- codecs: source is the key, for error texts; old_text (may be NULL) supplies unknown fields to keep ---- */
@@ -685,6 +654,7 @@ DECLARE_RECORD(HealthRecord, health_record)
 DECLARE_RECORD(CordonRecord, cordon_record)
 DECLARE_RECORD(SpecRecord, spec_record)
 DECLARE_RECORD(DesiredRecord, desired_record)
+DECLARE_RECORD(ProgramRecord, program_record)
 DECLARE_RECORD(WorldRecord, world_record)
 DECLARE_RECORD(SecretRecord, secret_record)
 DECLARE_RECORD(PhaseRecord, phase_record)
@@ -695,5 +665,3 @@ DECLARE_RECORD(ProgressRecord, progress_record)
 DECLARE_RECORD(IncidentRecord, incident_record)
 DECLARE_RECORD(AlertRecord, alert_record)
 DECLARE_RECORD(RequestRecord, request_record)
-DECLARE_RECORD(LogRequestRecord, log_request_record)
-DECLARE_RECORD(LogLinesRecord, log_lines_record)

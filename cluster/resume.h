@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resume.h - the step from which a world resumes, as far as its record contains this step.
+/* resume.h - the step from which a world resumes, as its record tells.
  *
  * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
- * Ownership: the caller's record.
- * Units:     steps.
+ * Ownership: the caller's record. Units: steps.
  */
 #pragma once
 

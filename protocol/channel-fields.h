@@ -2,9 +2,7 @@
 /* channel-fields.h - lists the fields of the channel's messages, from the table in channel.c, for the program that
  * generates docs/reference/channel.md.
  *
- * Ownership: names are static.
- * Units:     none.
- * Errors:    none.
+ * Ownership: names are static. Units: none. Errors: none.
  */
 #pragma once
 

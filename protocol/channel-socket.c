@@ -3,6 +3,7 @@
  * program whose trainers are not processes (the simulator) can define its own. */
 #include "protocol/channel.h"
 
+#include "base/packet.h"
 #include "base/text/secret.h"
 
 #include <sys/socket.h>
@@ -26,17 +27,13 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
 
 int channel_receive(int fd, ChannelMessage *ret, Error *err)
 {
-    static const int flags = MSG_TRUNC | MSG_DONTWAIT;
     _cleanup_secret_ char *packet = malloc(CHANNEL_PACKET_MAX);
     if (!packet)
         return error_set(err, -ENOMEM, "out of memory");
 
-    ssize_t n;
-    do
-        n = recv(fd, packet, CHANNEL_PACKET_MAX, flags);
-    while (n < 0 && errno == EINTR);
+    const ssize_t n = packet_receive(fd, packet, CHANNEL_PACKET_MAX);
     if (n < 0)
-        return error_errno(err, errno == ECONNRESET ? -EPIPE : -errno, "cannot receive");
+        return error_errno(err, (int)n, "cannot receive");
     if (n == 0)
         return error_set(err, -EPIPE, "the other side closed the channel");
     if (n > CHANNEL_PACKET_MAX)

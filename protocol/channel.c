@@ -59,6 +59,7 @@ static const ChannelFieldRow rows[] = {
     ASSIGN(spec, LONG_TEXT, JSON_REQUIRED),
     ASSIGN(resume_uri, TEXT, JSON_REQUIRED),
     ASSIGN(resume_hash, HASH, JSON_REQUIRED),
+    ASSIGN(resume_step, INT64, JSON_OPTIONAL),
     ASSIGN(adopt, BOOL, JSON_REQUIRED),
     ASSIGN(find, INT, JSON_OPTIONAL),
     ASSIGN(bind_address, TEXT, JSON_REQUIRED),
@@ -66,16 +67,19 @@ static const ChannelFieldRow rows[] = {
     ASSIGN(sources, TEXT, JSON_OPTIONAL),
     ASSIGN(takes_over, TEXT, JSON_OPTIONAL),
     ASSIGN(secret, TEXT, JSON_OPTIONAL),
+    ASSIGN(gpus, TEXT, JSON_OPTIONAL),
     ASSIGN(gpu, TEXT, JSON_OPTIONAL),
     ASSIGN(numerics, TEXT, JSON_REQUIRED),
     ASSIGN(startup_usec, UINT64, JSON_OPTIONAL),
     ASSIGN(alive_usec, UINT64, JSON_REQUIRED),
     FIELD(alive_usec, UINT64, T(ALIVE)),
+    NEWER(lease_usec, lease_usec, UINT64, T(ALIVE)),
     FIELD(address, TEXT, T(RENDEZVOUS) | T(GO)),
     FIELD(pid, INT, T(HELLO)),
     FIELD(stage, STAGE, T(STAGE) | T(ERROR)),
     NEWER(waited_usec, waited_usec, UINT64, T(STAGE)),
     NEWER(waits_rank, waits_rank, INT, T(STAGE)),
+    NEWER(unnamed, unnamed, BOOL, T(STAGE) | T(ERROR)),
     FIELD(loss, DOUBLE, T(STEP)),
     FIELD(samples_per_sec, DOUBLE, T(STEP)),
     FIELD(samples_seen, INT64, T(STEP)),
@@ -110,6 +114,8 @@ static const ChannelFieldRow rows[] = {
     FIELD(more, BOOL, T(FOUND)),
     FIELD(exit_code, INT, T(ERROR)),
     NEWER(unmet, unmet, INT, T(ERROR)),
+    NEWER(hung, hung, BOOL, T(ERROR)),
+    NEWER(stuck, stuck, BOOL, T(ERROR)),
     FIELD(text, TEXT, T(ERROR)),
     ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
@@ -161,6 +167,20 @@ int channel_encode(const ChannelMessage *message, char **ret, size_t *ret_bytes,
                          channel_type_name(message->type), n, CHANNEL_PACKET_MAX);
     *ret = TAKE_PTR(text);
     *ret_bytes = n;
+    return 0;
+}
+
+int channel_check_spec(const char *source, const char *spec, Error *err)
+{
+    _cleanup_json_ json_t *json = json_string(spec);
+    _cleanup_free_ char *text = json_dumps(json, JSON_ENCODE_ANY);
+    if (!text)
+        return error_set(err, -EINVAL, "%s: not UTF-8", source);
+    if (strlen(text) > CHANNEL_SPEC_MAX)
+        return error_set(
+            err, -EMSGSIZE,
+            "%s: the file takes %zu bytes as a JSON string, and ranks receive at most %d", source,
+            strlen(text), CHANNEL_SPEC_MAX);
     return 0;
 }
 

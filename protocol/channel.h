@@ -26,6 +26,9 @@
 enum {
     CHANNEL_FD = 3,
     CHANNEL_PACKET_MAX = 64 * 1024,
+    /* for assign.spec as a JSON string; the other fields of assign need the rest of the packet */
+    CHANNEL_SPEC_MAX = 52 * 1024,
+    CHANNEL_GPUS_MAX = 64 * 41, /* "GPU-01234567-0123-0123-0123-0123456789ab" of each slot */
     CHANNEL_URI_MAX = 512,
     CHANNEL_ADDRESS_MAX = 128,
     CHANNEL_TEXT_MAX = 512,
@@ -76,6 +79,7 @@ typedef struct ChannelAssign {
     char *spec;                       /* the job file's text */
     char resume_uri[CHANNEL_URI_MAX]; /* manifest to restore; empty: start at step 0 */
     Hash resume_hash;                 /* hash of the manifest to restore */
+    int64_t resume_step;              /* step of resume_uri; a trainer reads it in the manifest */
     int find; /* ResumeFind (cluster/records.h): whether to search checkpoint.uri first */
     /* The manifest is of another job (job start --resume): the rank restores its state, but not its history. */
     bool adopt;
@@ -84,8 +88,10 @@ typedef struct ChannelAssign {
     /* Hashes of the data when the job was submitted; empty: unknown. */
     char sources[CHANNEL_SOURCES_MAX];
     char submission[33]; /* the job's submission: 32 hex digits, random for each submission */
-    char gpu
-        [24]; /* PCI address of the slot's GPU, "0000:3b:00"; empty: the slot has no GPU, or its GPU is unknown */
+    /* PCI addresses or UUIDs of the GPUs of a program's ranks on this node, separated by commas; empty: none. */
+    char gpus[CHANNEL_GPUS_MAX];
+    /* PCI address of the slot's GPU, "0000:3b:00"; empty: the slot has no GPU, or its GPU is unknown */
+    char gpu[24];
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
     char secret[65]; /* the world's secret: 64 hex digits; empty: no secret */
     /* Unused, always empty. The field remains because trainers of 0.2.0 refuse an assign without it. */
@@ -106,7 +112,11 @@ typedef struct ChannelMessage {
     union {
         /* All fields of an assign message. This member is the first and the largest, so {0} clears the whole union. */
         ChannelAssign assign;
-        uint64_t alive_usec; /* alive: time until SIGKILL, unless another alive follows */
+        struct {                 /* fields of alive */
+            uint64_t alive_usec; /* time until SIGKILL, unless another alive follows */
+            /* To the runner of a program: CLOCK_BOOTTIME at which the node's lease may end; 0: unknown. */
+            uint64_t lease_usec;
+        };
         /* rendezvous, go: address of rank 0's rendezvous store */
         char address[CHANNEL_ADDRESS_MAX];
         int pid; /* hello: pid of the trainer */
@@ -117,8 +127,11 @@ typedef struct ChannelMessage {
              * rank waits_rank and perhaps of other ranks. 0: the ranks do not wait. */
             uint64_t waited_usec;
             int waits_rank;
+            bool unnamed;  /* stage, error: the program names no stage, and `stage` means nothing */
             int exit_code; /* error: the exit code of the process */
             int unmet;     /* error: 1 + the number of a rank that could not be joined; 0: none */
+            bool hung;     /* error: the program was killed because it had been silent too long */
+            bool stuck; /* error: hung, and the kernel showed it stopped or waiting for a device */
             char text[CHANNEL_TEXT_MAX]; /* error: the reason, a text for people */
         };
 
@@ -145,8 +158,8 @@ typedef struct ChannelMessage {
             /* A text for people: which value is too large. */
             char diverging[CHANNEL_DIVERGING_MAX];
             int64_t metrics_lost; /* number of steps whose metrics are lost */
-            int64_t metrics_lost_first,
-                metrics_lost_last; /* the first and the last step with lost metrics */
+            /* the first and the last step with lost metrics */
+            int64_t metrics_lost_first, metrics_lost_last;
         };
 
         struct {                         /* fields of saved and found; done uses digest and end */
@@ -175,4 +188,6 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err);
 int channel_encode(const ChannelMessage *message, char **ret, size_t *ret_bytes, Error *err);
 int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Error *err);
 void channel_message_clear(ChannelMessage *message);
+/* Refuses the text of a job file that is too long for assign, with -EMSGSIZE. source: name of the file in errors. */
+int channel_check_spec(const char *source, const char *spec, Error *err);
 const char *channel_type_name(ChannelType type);

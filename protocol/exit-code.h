@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exit-code.h - the exit codes of a trainer, which tell how it ended.
  *
- * Folder:    the defaults of its headers are Threads: any.
- * Ownership: none.
+ * Folder:    defaults of the headers here: Threads: any.
+ * Ownership: none. Errors: none.
  * Units:     process exit codes; -errno.
- * Errors:    none.
  */
 #pragma once
 

@@ -5,9 +5,8 @@
  * text (job_canonical()) with two keys added: model.config, the hash of the network's config, and data.empty_text, the
  * hash of the empty caption's embedding. The identity covers both hashes, too. The text itself is never hashed.
  *
+ * Units: bytes. Errors: -ENOMEM.
  * Ownership: job_terms_format() gives the caller the text, job_terms_parse() a reference.
- * Units:     bytes.
- * Errors:    -ENOMEM.
  */
 #pragma once
 

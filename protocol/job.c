@@ -44,6 +44,18 @@ static void check_name(JsonReader *r, const char *name)
         json_refuse(r, "name", "\"%s\" must be lower-case letters, digits and inner '-'", name);
 }
 
+/* A program of others expects equal numbers of ranks on all nodes, as torchrun gives them. */
+static void parse_per_node(JsonReader *r, Job *job)
+{
+    job->world.per_node = take_int(r, "per_node", JSON_OPTIONAL, 1, JOB_PER_NODE_MAX, 1);
+    if (r->r == 0 && job->world.min % job->world.per_node != 0)
+        json_refuse(r, "min", "%d is not a multiple of world.per_node %d", job->world.min,
+                    job->world.per_node);
+    if (r->r == 0 && job->world.max % job->world.per_node != 0)
+        json_refuse(r, "max", "%d is not a multiple of world.per_node %d", job->world.max,
+                    job->world.per_node);
+}
+
 static void parse_world(JsonReader *root, Job *job)
 {
     JsonReader r = json_get_object(root, "world", JSON_REQUIRED);
@@ -51,6 +63,8 @@ static void parse_world(JsonReader *root, Job *job)
     job->world.max = take_int(&r, "max", JSON_REQUIRED, 1, 16384, 0);
     if (r.r == 0 && job->world.min > job->world.max)
         json_refuse(&r, "min", "%d is greater than world.max %d", job->world.min, job->world.max);
+    if (job->kind == JOB_EXEC)
+        parse_per_node(&r, job);
     json_close(&r);
 }
 
@@ -291,6 +305,9 @@ static void parse_recovery(JsonReader *root, Job *job)
         take_int(&r, "grow_interval_s", JSON_OPTIONAL, 0, 1000000, 600);
     job->recovery.store_patience_sec =
         take_int(&r, "store_patience_s", JSON_OPTIONAL, 0, 1000000, 3600);
+    if (job->kind == JOB_EXEC)
+        job->recovery.progress_sec =
+            take_int(&r, "progress_s", JSON_OPTIONAL, 1, 1000000, EXEC_PROGRESS_SEC);
     json_close(&r);
 }
 
@@ -384,7 +401,7 @@ char *job_canonical(const Job *job, const char *latents, const char *text)
         json_object_set_new(json_object_get(json, "train"), "device",
                             json_integer((json_int_t)job->train.device));
     char *canonical = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    assert(canonical); /* cannot fail: finite numbers, and texts from JSON */
+    assert(canonical); /* cannot fail: all numbers are finite, and all texts come from JSON */
     return canonical;
 }
 
@@ -394,30 +411,64 @@ Hash job_identity(const Job *job, const char *latents, const char *text)
     return hash_bytes(canonical, strlen(canonical));
 }
 
+/* Refuses the keys of another kind of job by name: "unknown key" would not explain them. */
+static void refuse_others(JsonReader *r, const char *const *keys, size_t n, const char *kind)
+{
+    json_t *value;
+    for (size_t i = 0; i < n; i++)
+        if (json_get_any(r, keys[i], JSON_OPTIONAL, &value))
+            json_refuse(r, keys[i], "a job of kind \"%s\" has no such key", kind);
+}
+
+static void parse_registered(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "checkpoint", JSON_OPTIONAL);
+    job->checkpoint.uri = take_string(&r, "uri", JSON_OPTIONAL, NULL);
+    json_close(&r);
+}
+
+static void parse_exec_job(JsonReader *r, Job *job)
+{
+    static const char *const others[] = {"model", "data", "train"};
+    refuse_others(r, others, ELEMENTSOF(others), "exec");
+    job_exec_parse(r, &job->exec);
+    parse_registered(r, job);
+}
+
+static void parse_train_job(JsonReader *r, Job *job)
+{
+    static const char *const others[] = {"exec"};
+    refuse_others(r, others, ELEMENTSOF(others), "train");
+    parse_model(r, job);
+    parse_data(r, job);
+    parse_train(r, job);
+    parse_checkpoint(r, job);
+    check_across(r, job);
+}
+
 static int job_fill(const char *source, json_t *json, Job *job, Error *err)
 {
-    static const char *const kinds[] = {"train"};
+    static const char *const kinds[] = {"train", "exec"};
     int kind = 0;
     JsonReader r = json_open(source, json, JSON_KNOWN_KEYS, err);
     if (json_get_text(&r, "name", JSON_REQUIRED, job->name, sizeof(job->name)))
         check_name(&r, job->name);
     job->priority = take_int(&r, "priority", JSON_OPTIONAL, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, 0);
     json_get_choice(&r, "kind", JSON_OPTIONAL, kinds, ELEMENTSOF(kinds), &kind);
+    job->kind = (JobKind)kind;
     parse_world(&r, job);
-    parse_model(&r, job);
-    parse_data(&r, job);
-    parse_train(&r, job);
-    parse_checkpoint(&r, job);
+    if (job->kind == JOB_EXEC)
+        parse_exec_job(&r, job);
+    else
+        parse_train_job(&r, job);
     parse_recovery(&r, job);
-    check_across(&r, job);
     int q = json_close(&r);
-    if (q < 0)
-        return q;
-    job->identity = job_identity(job, job->data.latents, job->data.text);
-    return 0;
+    if (q == 0 && job->kind == JOB_TRAIN)
+        job->identity = job_identity(job, job->data.latents, job->data.text);
+    return q;
 }
 
-int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err)
+int job_parse_any(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err)
 {
     if (n_bytes > JOB_TEXT_MAX)
         return error_set(err, -EINVAL,
@@ -436,10 +487,27 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
     return 0;
 }
 
+int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err)
+{
+    _cleanup_(job_freep) Job *job = NULL;
+    int r = job_parse_any(source, text, n_bytes, &job, err);
+    if (r < 0)
+        return r;
+    if (job->kind != JOB_TRAIN)
+        return error_set(
+            err, -EINVAL,
+            "%s: kind: \"exec\": only jobs that sdtrain trains itself (\"train\") have "
+            "what is needed here",
+            source);
+    *ret = TAKE_PTR(job);
+    return 0;
+}
+
 Job *job_free(Job *job)
 {
     if (!job)
         return NULL;
+    job_exec_clear(&job->exec);
     free(job->model.config_uri);
     free(job->model.init_uri);
     for (size_t i = 0; i < job->data.n_streams; i++)
@@ -453,6 +521,20 @@ Job *job_free(Job *job)
     free(job->checkpoint.local_dir);
     free(job);
     return NULL;
+}
+
+bool job_exec_may_register(const Job *job, const char *uri)
+{
+    const char *below = job->checkpoint.uri;
+    size_t n = below ? strlen(below) : 0;
+    while (n > 0 && below[n - 1] == '/')
+        n--;
+    if (n == 0 || strncmp(uri, below, n) != 0 || uri[n] != '/')
+        return false;
+    for (const char *at = uri + n; (at = strstr(at, "/..")); at += 3)
+        if (at[3] == '/' || at[3] == '\0')
+            return false;
+    return true;
 }
 
 int job_read_file(const char *path, Job **ret, Error *err)

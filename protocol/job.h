@@ -12,10 +12,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/number/hash.h"
+#include "protocol/job-exec.h"
 
 enum {
     JOB_NAME_MAX = 63,
     JOB_PRIORITY_MAX = 1000, /* the lowest priority is -JOB_PRIORITY_MAX */
+    JOB_PER_NODE_MAX = 64,   /* as many as a node has slots at most */
     JOB_STREAMS_MAX = 64,
     JOB_READ_AHEAD = 64,
     JOB_READ_AHEAD_MAX = 4096,
@@ -25,7 +27,10 @@ enum {
     JOB_SOURCES_MAX = 33 * (2 * JOB_STREAMS_MAX + 1),
 };
 
-typedef enum JobDevice { JOB_DEVICE_CPU, JOB_DEVICE_CUDA } JobDevice;
+typedef enum JobKind {
+    JOB_TRAIN, /* sdtrain's own trainer */
+    JOB_EXEC,  /* the program of `exec` */
+} JobKind;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
 typedef enum Prediction { PREDICTION_EPSILON, PREDICTION_V } Prediction;
@@ -46,12 +51,16 @@ typedef enum JobPlans {
 } JobPlans;
 
 typedef struct Job {
+    JobKind kind;
     int priority;                /* jobs of higher priority get slots first */
     char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, used in keys and cgroups */
 
     struct {
         int min, max;
+        int per_node; /* ranks of each node that takes part; 0: as many as the node has slots for */
     } world;
+
+    JobExec exec; /* JOB_EXEC only; model, data and train are empty then */
 
     struct {
         char *config_uri; /* model.config: a diffusers config.json */
@@ -107,12 +116,13 @@ typedef struct Job {
     } train;
 
     struct {
+        /* JOB_EXEC: what the program registers must lie below it; NULL: the program registers nothing. */
         char *uri;
         /* If keep_every is 0, no checkpoint is kept for ever. */
         int64_t every_steps, keep_last, keep_every;
         /* true: training waits while a checkpoint is written, and the state is not copied. */
         bool blocking;
-        char *local_dir; /* folder on each node for copies of objects that it wrote; NULL: none */
+        char *local_dir;     /* folder on each node for copies of the node's objects; NULL: none */
         int64_t local_bytes; /* limit for the size of the job's copies */
     } checkpoint;
 
@@ -121,18 +131,25 @@ typedef struct Job {
         int64_t grow_interval_sec;
         /* Generations that end within this time because of the store do not count as failures. */
         int64_t store_patience_sec;
+        /* JOB_EXEC: a world that has run for this time has made progress if the program reports no steps. */
+        int64_t progress_sec;
     } recovery;
 
     /* Hash of all values in the file that may change a bit of the weights. Jobs with equal identities train equally. */
     Hash identity;
 } Job;
 
-/* Parses a job file. source names the text in errors (a path or an etcd key). */
+/* Parses a job file of any kind. source names the text in errors (a path or an etcd key). */
+int job_parse_any(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
+/* Like job_parse_any(), but refuses another kind than JOB_TRAIN. */
 int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
+/* Tells whether a program of the job may register, and get, the checkpoint of that URI: it lies below checkpoint.uri.
+ * Loading a chosen file may run code, so a node's rights must not choose it. */
+bool job_exec_may_register(const Job *job, const char *uri);
 int job_read_file(const char *path, Job **ret, Error *err);
 Job *job_free(Job *job);
 DEFINE_CLEANUP(Job, job_free)
-/* Returns the identity of a job file that differs from this job file only in the names of these columns. */
+/* Returns the identity that the job would have if its columns had the names `latents` and `text`. */
 Hash job_identity(const Job *job, const char *latents, const char *text);
 /* Returns the text that job_identity() hashes; the caller frees it. job_terms_parse() can read it. */
 char *job_canonical(const Job *job, const char *latents, const char *text);

@@ -35,7 +35,7 @@ static bool resolve(const char *path, char ret[PATH_MAX])
     if (*path != '/' || snprintf(head, sizeof(head), "%s", path) >= (int)sizeof(head))
         return false;
     while (!realpath(*head ? head : "/", ret)) {
-        if (errno != ENOENT || lstat(head, &st) == 0) /* a symbolic link without a target */
+        if (errno != ENOENT || lstat(head, &st) == 0) /* lstat() finds a link without a target */
             return false;
         char *slash = strrchr(head, '/');
         *slash = '\0';

@@ -63,7 +63,7 @@ static size_t column_names(JsonReader *parent, const char *key, JsonReader *r,
     if (json_object_size(r->object) > RECIPE_COLUMNS_MAX) {
         json_refuse(parent, key, "names %zu columns, at most %d are possible",
                     json_object_size(r->object), RECIPE_COLUMNS_MAX);
-        r->r = parent->r; /* only this error is reported, and no column as unknown */
+        r->r = parent->r; /* so that no column is also reported as an unknown key */
         return 0;
     }
     json_object_foreach (r->object, name, value) {
@@ -312,7 +312,8 @@ static json_t *names_json(const RecipeNames *names)
     return array;
 }
 
-/* Adds the members, unless they are the default: then the recipe keeps the identity from before these keys existed. */
+/* Adds the members, unless they are the default members. So a recipe with the default members keeps the identity that
+ * it had before the keys `members` and `key_ends_at` existed. */
 static void set_members(json_t *root, const RecipeMembers *m)
 {
     if (recipe_members_are_usual(m))

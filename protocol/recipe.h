@@ -52,14 +52,15 @@ typedef struct RecipeNames {
 
 /* Which members of a tar belong to a sample. */
 typedef struct RecipeMembers {
-    RecipeNames image; /* a sample has exactly one member with such an ending */
+    RecipeNames image; /* exactly one member of a sample has an ending in this list */
     /* The first existing member is used. A member whose name ends in json is a JSON object with the caption. */
     RecipeNames caption;
     bool key_ends_last; /* the key ends at the last dot of the file name, not at the first */
 } RecipeMembers;
 /* The members of a recipe that lacks the key `members`. */
 extern const RecipeMembers recipe_default_members;
-/* Returns the name of the member that is parsed as JSON, for its caption, filters and columns. */
+/* Returns the name of the sample's member that is parsed as JSON: the caption, the filters and the columns need values
+ * of it. */
 const char *recipe_json_member(const RecipeMembers *members);
 bool recipe_member_is_json(const char *name);
 /* Tells whether the members are equal to recipe_default_members. */

@@ -20,8 +20,7 @@ typedef struct DatasetShape {
 
 /* The size of one stream of the data. */
 typedef struct StreamSize {
-    uint64_t n_samples,
-        n_bytes; /* n_bytes: of its shards' raw and compressed files in total; 0: unknown */
+    uint64_t n_samples, n_bytes; /* the size of the stream's raw and compressed files; 0: unknown */
 } StreamSize;
 
 /* Checks the shapes. grain is the number of samples that are computed at once. */

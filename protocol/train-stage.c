@@ -11,6 +11,6 @@ const char *const train_stage_names[STAGE_COUNT] = {"starting", "restoring", "re
 
 const char *train_stage_name(TrainStage stage)
 {
-    assert((unsigned)stage < STAGE_COUNT);
-    return train_stage_names[stage];
+    assert((unsigned)stage <= STAGE_RUNNING);
+    return stage == STAGE_RUNNING ? "running" : train_stage_names[stage];
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train-stage.h - the stages of a rank, from its start through each step to its end.
  *
- * The stages are listed in the order in which a rank passes them. When a world hangs, the rank with the smallest (step,
- * stage) is the culprit.
+ * The stages are listed in the order in which a rank passes them. When a world of trainers hangs, the rank with the
+ * smallest (step, stage) is the culprit.
  *
  * Ownership: train_stage_name() returns static text.
  * Units:     none.
@@ -23,6 +23,9 @@ typedef enum TrainStage {
     STAGE_SAVING,
     STAGE_LEAVING,
     STAGE_COUNT,
+    /* A program that names no stage: it may wait for another rank, or not. Messages and records say `unnamed` instead,
+     * beside a stage that older versions know. */
+    STAGE_RUNNING = STAGE_COUNT,
 } TrainStage;
 
 /* The names of all stages, for field tables. */

@@ -403,7 +403,7 @@ int unet_config_format(const UnetConfig *c, char **ret)
     if (!root)
         return -ENOMEM;
     if (c->sample_size == 0)
-        (void)json_object_del(root, "sample_size"); /* 0 stands for a missing key */
+        (void)json_object_del(root, "sample_size"); /* sample_size 0: the key was missing */
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     if (!text)
         return -ENOMEM;

@@ -39,8 +39,8 @@ int unet_config_parse(const char *source, const char *text, size_t n_bytes, Unet
 /* The function that reads a URI that is not a local file: store_get_uri(). */
 typedef int (*UnetConfigFetch)(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes,
                                Error *err);
-/* Reads the config of uri, which names the config.json or its folder. If uri is not a local path, it names the file
- * only if it ends in .json. Errors of fetch are returned unchanged. */
+/* Reads the config of uri, which names the config.json or its folder. A uri that is not a local path names
+ * the file if it ends in .json, otherwise the folder. Errors of fetch are returned unchanged. */
 int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err);
 /* Makes a config.json that diffusers can load; the caller frees it. */
 int unet_config_format(const UnetConfig *config, char **ret);

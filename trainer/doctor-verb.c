@@ -9,6 +9,7 @@
 #include "protocol/channel.h"
 #include "protocol/paths.h"
 #include "store/access-check.h"
+#include "trainer/exec-check.h"
 #include "trainer/reachability.h"
 #include "trainer/run.h"
 
@@ -23,16 +24,21 @@ enum { ERROR_TEXT_MAX = 160 };
 
 static void help(void)
 {
-    printf("usage: sdtrainer doctor [--write URI] [--read URI] [--marker NAME] [--peer ADDRESS] "
-           "[--cgroup FOLDER]\n\n"
-           "Prints what a rank finds on this machine as one line of JSON: user, limits, /dev/shm, "
-           "clock, and\n"
-           "whether stores can be used. sdtraind runs it when sdctl doctor asks.\n\n"
-           "      --write URI      must take an object, give it back and delete it; again: others\n"
-           "      --read URI       must have an index.json; again: others\n"
-           "      --marker NAME    an object that the last named URI should have\n"
-           "      --peer ADDRESS   another node, to which ranks connect; again: others\n"
-           "      --cgroup FOLDER  where sdtraind puts its ranks, for the report\n");
+    printf(
+        "usage: sdtrainer doctor [--write URI] [--read URI] [--marker NAME] [--peer ADDRESS] "
+        "[--cgroup FOLDER]\n"
+        "                        [--runner FILE [--exec-user NAME --exec-socket PATH] [--exec-secrets FILE]]\n\n"
+        "Prints what a rank finds on this machine as one line of JSON: user, limits, /dev/shm, "
+        "clock, and\n"
+        "whether stores can be used. sdtraind runs it when sdctl doctor asks.\n\n"
+        "      --write URI      must take an object, give it back and delete it; again: others\n"
+        "      --read URI       must have an index.json; again: others\n"
+        "      --marker NAME    an object that the last named URI should have\n"
+        "      --peer ADDRESS   another node, to which ranks connect; again: others\n"
+        "      --cgroup FOLDER  where sdtraind puts its ranks, for the report\n"
+        "      --runner FILE    sdtrain-exec, which says what programs of jobs would find\n"
+        "      --exec-user NAME, --exec-socket PATH, --exec-secrets FILE\n"
+        "                       sdtraind's settings of these names\n");
 }
 
 static int take_store(StoreTry *tries, size_t *n, const char *uri, bool write)
@@ -50,6 +56,7 @@ typedef struct Look {
     Reach peers[REACH_MAX];
     size_t n_tries, n_peers;
     const char *cgroup;
+    ExecCheck programs;
 } Look;
 
 /* Returns -1 to continue, otherwise the exit code. */
@@ -60,6 +67,10 @@ static int parse(int argc, char **argv, Look *ret)
                                             {"marker", required_argument, NULL, 'm'},
                                             {"peer", required_argument, NULL, 'p'},
                                             {"cgroup", required_argument, NULL, 'c'},
+                                            {"runner", required_argument, NULL, 'e'},
+                                            {"exec-user", required_argument, NULL, 'u'},
+                                            {"exec-socket", required_argument, NULL, 's'},
+                                            {"exec-secrets", required_argument, NULL, 'x'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     int r = 0;
@@ -78,6 +89,14 @@ static int parse(int argc, char **argv, Look *ret)
             ret->peers[ret->n_peers++].address = optarg;
         else if (c == 'c')
             ret->cgroup = optarg;
+        else if (c == 'e')
+            ret->programs.runner = optarg;
+        else if (c == 'u')
+            ret->programs.user = optarg;
+        else if (c == 's')
+            ret->programs.socket = optarg;
+        else if (c == 'x')
+            ret->programs.secrets = optarg;
         else
             r = -EINVAL;
         if (r < 0)
@@ -107,6 +126,7 @@ static void try_stores(StoreTry *tries, size_t n)
     for (size_t i = 0; i < n; i++)
         if (tries[i].r == 0)
             tries[i] = allowed[k++];
+    assert(k == n_allowed);
 }
 
 static json_t *stores_json(const StoreTry *tries, size_t n)
@@ -134,21 +154,14 @@ static json_t *peers_json(const Reach *peers, size_t n)
     return all;
 }
 
-/* Returns the limit, or -1 if it is infinite, since JSON has no infinity. */
-static json_int_t limit_of(__rlimit_resource_t resource)
-{
-    struct rlimit limit;
-    if (getrlimit(resource, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
-        return -1;
-    return (json_int_t)limit.rlim_cur;
-}
-
 int verb_doctor(int argc, char **argv)
 {
     Look look;
     int code = parse(argc, argv, &look);
     if (code >= 0)
         return code;
+    if (look.programs.runner)
+        exec_check_begin(&look.programs);
     store_try_begin();
     reachability_check(look.peers, look.n_peers);
     try_stores(look.tries, look.n_tries);
@@ -163,12 +176,14 @@ int verb_doctor(int argc, char **argv)
     json_add_text(&b, "user", user ? user->pw_name : "");
     json_add_int(&b, "at_usec", (int64_t)clock_realtime_usec());
     json_add_int(&b, "shm_bytes", (int64_t)((uint64_t)shm.f_bavail * shm.f_frsize));
-    json_add_int(&b, "memlock_bytes", limit_of(RLIMIT_MEMLOCK));
-    json_add_int(&b, "nofile", limit_of(RLIMIT_NOFILE));
+    json_add_limit(&b, "memlock_bytes", RLIMIT_MEMLOCK);
+    json_add_limit(&b, "nofile", RLIMIT_NOFILE);
     json_add_bool(&b, "synchronised", told && !(tx.status & STA_UNSYNC));
     json_add_text(&b, "cgroup", look.cgroup);
     json_add(&b, "stores", stores_json(look.tries, look.n_tries));
     json_add(&b, "peers", peers_json(look.peers, look.n_peers));
+    if (look.programs.runner)
+        json_add(&b, "programs", exec_check_end(&look.programs));
     _cleanup_json_ json_t *report = json_build_end(&b);
     _cleanup_free_ char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
     if (!text) {

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    DATA_TIMEOUT_SEC = 1800, /* several times as long as a store itself retries */
+    DATA_TIMEOUT_SEC = 1800, /* several times the time for which a store retries */
     WAIT_SLICE_MSEC = 500,   /* period of the reports of a rank that waits for data */
     PUBLISH_TRIES = 3,       /* tries to write the whole history's metrics */
     PUBLISH_PAUSE_SEC = 2,
@@ -75,7 +75,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
             *err = why;
             return error_set_exit(err, r, exit_code_of_store(r));
         }
-        /* the maximum is the number of the lowest rank that lacks data */
+        /* the maximum over all ranks comes from the lowest rank that lacks data; 0: no rank lacks data */
         uint32_t missing = r < 0 ? (uint32_t)(s->world_size - s->rank) : 0;
         daemon_link_wait(s->link, step, STAGE_REDUCING, waited_usec, waits_rank);
         r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
@@ -188,7 +188,8 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
         (void)snprintf(text, size, "nobody knows what is first: %s", why.text);
 }
 
-/* The samples are last in the text, so that a record that is too small leaves them out. */
+/* Sets the error of a step that is not finite. The names of the samples come last in the error's text: a record that is
+ * too small for the whole text loses only these names. */
 static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, Error *err)
 {
     char first[TAPE_FINITE_TEXT_MAX], samples[320];

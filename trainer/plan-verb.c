@@ -101,7 +101,7 @@ static int keep_plans(Device *device, const char *from, Error *err)
     return error_set_exit(err, r, code);
 }
 
-/* Makes the plans: each operation's object tries its algorithms when it is made. */
+/* Makes the plans. Making the object of an operation is enough: the object then tries the operation's algorithms. */
 static int make_plans(const Job *job, const UnetConfig *config, const DatasetShape *data,
                       const char *path, const char *from, Error *err)
 {

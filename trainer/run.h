@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.h - the verbs of sdtrainer, except `sample` (sample/sample.h).
  *
- * Ownership: none.
+ * Ownership: none. Threads: the main thread.
  * Units:     as each verb's --help says.
  * Errors:    exit codes (exit-code.h); the text goes to standard error and, under a daemon, into
  *            the channel.
- * Threads:   the main thread.
  */
 #pragma once
 

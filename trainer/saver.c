@@ -15,7 +15,7 @@
 
 enum {
     WRITE_TIMEOUT_SEC = 1800, /* longest upload that is waited for */
-    /* longest wait for a verdict, for an etcd without quorum; training waits only if a save is required */
+    /* longest wait for a verdict: etcd may lack a quorum for long; training waits only if a save is required */
     VERDICT_TIMEOUT_SEC = 1800,
     TRIES = 3,
     REFUSED_TRIES = 6, /* tries in 60 s, if the store refuses and nothing was ever committed */
@@ -24,8 +24,8 @@ enum {
     CATCH_UP_SEC = 1, /* pause after a failed periodic save; doubles with each failure */
     CATCH_UP_MAX_SEC = 60,
     WAIT_SLICE_MSEC = 500, /* period of the reports of ranks that wait for a save */
-    /* A save is overdue after the larger of this time and OVERDUE_TIMES the last save's time: the store may retry for
-     * minutes. */
+    /* A save is overdue after OVERDUE_SEC or after OVERDUE_TIMES times the duration of the last save, whichever is
+     * longer. */
     OVERDUE_SEC = 30,
     OVERDUE_TIMES = 4,
     OVERDUE_FIRST_SEC = 300,
@@ -34,7 +34,7 @@ enum {
 
 struct Saver {
     Session *session;
-    char *lines; /* rank 0: metrics of steps (committed_step, newest] */
+    char *lines; /* rank 0: metrics of steps (committed_step, newest_step] */
     size_t n_lines_bytes, size;
     int64_t committed_step, newest_step;
     int64_t saving_step;      /* step of the save in flight */
@@ -43,12 +43,12 @@ struct Saver {
     uint64_t begun_usec;      /* when the newest save began */
     uint64_t written_usec;    /* when the newest written save was written */
     SaverTrouble trouble;
-    /* time from which on a save is due; 0: a save is due only at its step */
+    /* from this time on a save is due at any step; 0: a save is due only at its regular step */
     uint64_t catch_up_usec;
     uint64_t pause_usec;   /* pause before the next save after a failure */
     bool has_committed;    /* this process has committed a save */
     bool asked;            /* rank 0: a save was requested, and none has begun since */
-    bool said_short;       /* rank 0: it is logged that the next save lacks space */
+    bool said_short;       /* rank 0: the log already says that the next save lacks space */
     Divergence divergence; /* used only on rank 0 */
     StepTimes step_times;  /* used only on rank 0 */
 };

@@ -7,12 +7,11 @@
  * the last save, the save before leaving and a keep_every save wait instead. After a failed save the next save is due
  * after a pause of a second; the pause doubles up to a minute until a save is written.
  *
+ * Units: steps that are done. Threads: the training thread.
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
- * Units:     steps that are done.
  * Errors:    -ESTALE: the world is over (the daemon refused a save); -CHECKPOINT_NOT_OWNER: another submission owns the
  *            folder; -EPIPE: the daemon has closed the channel; the store's error, if a required save has failed three
  *            times. A periodic save that fails is logged, and saver_trouble() reports it.
- * Threads:   the training thread.
  */
 #pragma once
 
@@ -34,13 +33,13 @@ int saver_new(Session *session, Saver **ret, Error *err);
 Saver *saver_free(Saver *saver);
 DEFINE_CLEANUP(Saver, saver_free)
 
-/* Rank 0: returns the StepFlags of a step. It is called just before the update of that step. */
+/* Rank 0: returns the StepFlags of a step. Call this function just before the update of that step. */
 uint32_t saver_step_flags(Saver *saver, int64_t step);
 /* Rank 0: adds one line of metrics for a finished step, which took took_usec. */
 int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,
                  uint64_t took_usec, Error *err);
-/* All ranks call it after the update of a step whose flags have STEP_SAVE. With STEP_MUST it returns when the save is
- * committed. */
+/* All ranks call saver_save() after the update of a step whose flags have STEP_SAVE. If the flags also have STEP_MUST,
+ * the function returns when the save is committed. */
 int saver_save(Saver *saver, int64_t step, uint32_t flags, Error *err);
 /* Rank 0, after the last step: tries three times to put the metrics that wait for the store. Logs the loss of
  * metrics. */

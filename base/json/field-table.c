@@ -128,8 +128,8 @@ void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void 
 
 /* ---- writing ---- */
 
-/* Whether the old and our value of a member are the same. Another writer may omit an optional member that is empty or
- * 0, so a missing old value counts as empty or 0. */
+/* Tells whether the old value and our value of a member are the same. Another writer may omit an optional member that
+ * is empty or 0, so a missing old value counts as empty or 0. */
 static bool is_same_member(const json_t *old, const json_t *ours)
 {
     if (!old)

@@ -45,7 +45,8 @@ struct Field {
     size_t n_names;
     const Field *fields; /* OBJECT, LIST, ARRAY: the table of the inner struct */
     size_t n_fields;
-    size_t element_bytes, count_offset; /* LIST, ARRAY: an element's size; where the count is */
+    /* LIST, ARRAY: the size of an element, and where the count begins in the struct */
+    size_t element_bytes, count_offset;
     /* LIST, ARRAY: the names, separated by blanks, of the fields that identify an element. When an element is written,
      * the unknown keys of the old element with the same identity are kept. NULL: nothing of old elements is kept. */
     const char *identity;

@@ -2,6 +2,8 @@
 /* json-build.c - see json-build.h. */
 #include "base/json/json-build.h"
 
+#include <sys/resource.h>
+
 JsonBuild json_build(void) { return (JsonBuild){.object = json_object()}; }
 
 void json_add(JsonBuild *b, const char *key, json_t *value)
@@ -33,6 +35,14 @@ void json_add_real(JsonBuild *b, const char *key, double value)
 void json_add_bool(JsonBuild *b, const char *key, bool value)
 {
     json_add(b, key, json_boolean(value));
+}
+
+void json_add_limit(JsonBuild *b, const char *key, int resource)
+{
+    struct rlimit limit;
+    const bool is_finite =
+        getrlimit((__rlimit_resource_t)resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    json_add_int(b, key, is_finite ? (int64_t)limit.rlim_cur : -1);
 }
 
 json_t *json_build_end(JsonBuild *b)

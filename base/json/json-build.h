@@ -25,4 +25,6 @@ void json_add_text_if(JsonBuild *b, const char *key, const char *text);
 void json_add_int(JsonBuild *b, const char *key, int64_t value);
 void json_add_real(JsonBuild *b, const char *key, double value);
 void json_add_bool(JsonBuild *b, const char *key, bool value);
+/* Adds a resource limit of this process (RLIMIT_...); -1: it is infinite, which JSON cannot say. */
+void json_add_limit(JsonBuild *b, const char *key, int resource);
 json_t *json_build_end(JsonBuild *b);

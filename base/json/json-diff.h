@@ -3,10 +3,8 @@
  *
  * Identities are hashes of canonical objects. Two hashes only show that the objects differ; people need to know where.
  *
+ * Units: bytes. Errors: none. Threads: any.
  * Ownership: paths and values are borrowed during the call. json_flat() gives the caller a reference.
- * Units:     bytes.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

@@ -86,7 +86,7 @@ bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, j
 /* *ret is borrowed and of any type. */
 bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret);
 JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
-/* Opens the i-th element of an array that json_get_array() found under key; it must be an object. */
+/* Opens the i-th element, which must be an object, of an array that json_get_array() found under key. */
 JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
 
 /* A key that may have only one value, given as JSON text: the code that reads the object supports no other value. */

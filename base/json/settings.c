@@ -51,6 +51,12 @@ static int override_set(json_t *overrides, const Setting *s, const char *value, 
     } else if (s->kind == SETTING_INTEGER || s->kind == SETTING_NUMBER) {
         /* json_real() returns NULL if the number is not finite. */
         json = json_real(strtod(value, (char **)&end));
+    } else if (s->kind == SETTING_FLAG && strcmp(value, "true") == 0) {
+        json = json_true();
+        end = NULL;
+    } else if (s->kind == SETTING_FLAG && strcmp(value, "false") == 0) {
+        json = json_false();
+        end = NULL;
     } else {
         json = json_string(value);
         end = NULL;
@@ -285,6 +291,9 @@ static void read_setting(JsonReader *r, const Setting *s, void *field)
     case SETTING_NUMBER:
         json_get_double(r, s->key, JSON_OPTIONAL, s->min, s->max, field);
         break;
+    case SETTING_FLAG:
+        json_get_bool(r, s->key, JSON_OPTIONAL, field);
+        break;
     case SETTING_CHOICE:
         json_get_choice(r, s->key, JSON_OPTIONAL, s->choices, (size_t)s->max, field);
         break;
@@ -325,7 +334,8 @@ static bool is_same(const Setting *s, const void *a, const void *b)
 {
     if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
         return strcmp(a, b) == 0;
-    return memcmp(a, b, s->size) == 0; /* lists are not compared: each of them can be reloaded */
+    return memcmp(a, b, s->size) ==
+           0; /* s is not a list, because every setting with a list can be reloaded */
 }
 
 void settings_reload(const Settings *s, void *config, void *fresh)

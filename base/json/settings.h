@@ -23,6 +23,7 @@ typedef enum SettingKind {
     SETTING_INTEGER, /* int64_t; the command line also accepts 1e9 */
     SETTING_NUMBER,  /* double */
     SETTING_CHOICE,  /* int, the index of one of `max` choices */
+    SETTING_FLAG,    /* bool; true or false on the command line, too */
     SETTING_LIST, /* json_t *, array of at most `max` texts "KEY=VALUE"; the option may be repeated; a
                         value's leading %d/ works as in SETTING_FILE */
     SETTING_TEXTS, /* json_t *, array of at most `max` strings; the option may be repeated */
@@ -55,7 +56,7 @@ typedef struct Settings {
     const Setting *table;
     size_t n;         /* number of settings, at most JSON_KEYS_MAX */
     int help_columns; /* width of the option's name in --help */
-    /* Name and help text of an option that only this program has; it takes an argument. NULL: none. */
+    /* Name and help text of an option that only this program has and that takes an argument. NULL: none. */
     const char *own, *own_help;
     /* The error text for an unknown option, which getopt_long() has printed before. */
     const char *refusal;

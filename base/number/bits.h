@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bits.h - the bits of a float or double as an integer, and back.
  *
- * Ownership: none.
- * Units:     IEEE 754 bits.
- * Errors:    none.
+ * Ownership: none. Units: IEEE 754 bits. Errors: none.
  */
 #pragma once
 

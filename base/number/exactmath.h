@@ -6,8 +6,7 @@
  * functions. They use only +, -, *, / and sqrt of IEEE doubles, in a fixed order, compiled without
  * contraction.
  *
- * Ownership: none.
- * Units:     radians.
+ * Ownership: none. Units: radians.
  * Errors:    none. An argument outside the ranges below is a bug of the caller; NaN gives NaN.
  */
 #pragma once

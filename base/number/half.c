@@ -48,7 +48,7 @@ uint16_t half_from_float(float value)
  * traps on cpuid. */
 static bool cpu_has_f16c(void)
 {
-    static atomic_int answer; /* 0: not known yet; 1: no; 2: yes */
+    static atomic_int answer; /* does the CPU have f16c? 0: not known yet; 1: no; 2: yes */
     int known = atomic_load_explicit(&answer, memory_order_relaxed);
     if (known == 0) {
         unsigned a, b, c, d;

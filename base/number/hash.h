@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hash.h - XXH3-128 for identity and integrity, CRC-32C for the checksums of S3.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, which hashes bytes that arrive in parts.
  * Units:     bytes. The text form of a Hash is 32 lower-case hexadecimal digits, high half first.
  * Errors:    hash_parse(): -EINVAL.

@@ -2,9 +2,8 @@
 /* philox.h - Philox4x32-10, the counter-based generator of all random numbers.
  *
  * Source:    Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11.
+ * Units: 32-bit words. Errors: none.
  * Ownership: none. The generator has no state: a number is a function of (key, counter).
- * Units:     32-bit words.
- * Errors:    none.
  */
 #pragma once
 

@@ -105,7 +105,7 @@ static void only_the_format_makes_fields(_unused_ void **state)
 }
 
 /* Keys of a model's config and of samples may come from strangers. Their control characters must not reach a terminal,
- * and they must not look like another log line. */
+ * and the keys must not look like another log line. */
 static void controls_do_not_pass(_unused_ void **state)
 {
     static const char evil[] = "\033[2Jkey\302\233\177\n2026-01-31 error\ttester: forged";

@@ -39,7 +39,7 @@ static void bare_control_bytes_go(void **state)
                    "?31m ??");
     assert_becomes("\xa0\xff", "\xa0\xff");
     assert_becomes("\u00c4\u20ac\u06df\U0001f600", "\u00c4\u20ac\u06df\U0001f600");
-    assert_becomes("\xc1\x9b \xed\xa0\x80 \xe2\x80", "\xc1? \xed\xa0? \xe2?"); /* invalid */
+    assert_becomes("\xc1\x9b \xed\xa0\x80 \xe2\x80", "\xc1? \xed\xa0? \xe2?"); /* not UTF-8 */
     assert_becomes("\xf8\x88\x80\x80\x80 \xf4\x90\x80\x80", "\xf8???? \xf4???");
     assert_becomes("\xc2\x9b"
                    "31m",

@@ -22,7 +22,7 @@ void alloc_fail_at_anywhere(unsigned n);
 /* Disarms the failure. Returns whether an allocation has failed. */
 bool alloc_struck(void);
 
-/* How one run of a tested function ended. */
+/* The ways in which one run of a tested function can end. */
 typedef enum AllocLife {
     ALLOC_WHOLE,  /* no allocation failed, or the failure did no harm */
     ALLOC_FAILED, /* the run reported the failure, and left everything in a valid state */

@@ -3,9 +3,7 @@
  *
  * The check needs no sanitizer, so every build finds a missing free().
  *
- * Ownership: none.
- * Units:     bytes.
- * Errors:    fail the test.
+ * Ownership: none. Units: bytes. Errors: fail the test.
  * Threads:   threads that the function starts must end before it returns.
  */
 #pragma once

@@ -6,10 +6,9 @@
  * 1 + n / 4 slips. A typed word that is only the beginning of an offered word counts as one slip, if it has at least
  * two letters. Words that differ only in digits are not similar: node7 is not node9.
  *
+ * Units: bytes. Threads: any.
  * Ownership: a Nearest borrows the words.
- * Units:     bytes.
  * Errors:    none; a word longer than NEAREST_WORD_MAX is similar to no other word.
- * Threads:   any.
  */
 #pragma once
 

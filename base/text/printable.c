@@ -21,8 +21,8 @@ static size_t character_at(const unsigned char *p, size_t n, uint32_t *ret_code)
     return p[0] >= 0xf8 || code < least[length] || is_surrogate || code > 0x10ffff ? 0 : length;
 }
 
-/* Whether the character is a C1 control or changes the direction of the text beside it: "exe.gpj" may then be shown as
- * "jpg.exe". */
+/* Tells whether the character is a C1 control, or changes the direction of the text beside it: "exe.gpj" may then be
+ * shown as "jpg.exe". */
 static bool is_steering(uint32_t code)
 {
     return (code >= 0x80 && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||

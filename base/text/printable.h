@@ -4,18 +4,16 @@
  * A text of a peer, a record or a trainer's output may hold escape sequences that move the cursor, recolour or
  * retitle the terminal, or line ends that forge a line.
  *
+ * Units: bytes of UTF-8. Errors: none. Threads: any.
  * Ownership: texts are changed in place and never grow.
- * Units:     bytes of UTF-8.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 
 #include "base/macro.h"
 
-/* Replaces each control character (C0 except tab, DEL, C1 in UTF-8 and as bare bytes), and each character that changes
- * the direction of writing (such as U+202E), with '?' for each of its bytes. Replaces each line end (also U+2028) with
- * spaces. Call printable_end() first: the bytes of a cut character at the end count as bare bytes. */
+/* Replaces control characters (C0 except tab, DEL, C1 in UTF-8 and as bare bytes) and characters that change the
+ * direction of writing (such as U+202E): each byte of such a character becomes '?'. Replaces each line end (also
+ * U+2028) with spaces. Call printable_end() first: the bytes of a cut character at the end count as bare bytes. */
 void printable_make(char *text);
 /* Removes an incomplete character at the end of a text that was cut: JSON accepts only whole characters. */
 void printable_end(char *text);

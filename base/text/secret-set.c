@@ -189,8 +189,8 @@ static size_t match_both(const char *p, const char *secret, size_t n, bool base6
 
 /* ---- base64 ---- */
 
-/* Returns those base64 characters that depend only on the secret, if `alignment` bytes of other text are before the
- * secret in its first group of three bytes. */
+/* Returns those base64 characters that depend only on the secret. The secret's first group of three bytes begins with
+ * `alignment` bytes of other text. */
 static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 {
     static const char alphabet[] =
@@ -242,7 +242,8 @@ void secret_set_take_out(const SecretSet *set, char *text)
     Form forms[SECRETS_MAX * (1 + ALIGNMENTS)];
     size_t n_forms = make_forms(set, forms);
     char *to = text;
-    for (const char *p = text; *p;) {
+    const char *p = text;
+    while (*p) {
         size_t most = 0;
         bool base64 = false;
         for (size_t i = 0; i < n_forms; i++) {
@@ -251,7 +252,9 @@ void secret_set_take_out(const SecretSet *set, char *text)
             most = MAX(most, n);
         }
         if (most == 0) {
-            *to++ = *p++;
+            if (to < p) /* a text in which nothing is found is not written to */
+                *to = *p;
+            to++, p++;
             continue;
         }
         p += most;
@@ -265,7 +268,8 @@ void secret_set_take_out(const SecretSet *set, char *text)
             to += 3;
         }
     }
-    *to = '\0';
+    if (to < p)
+        *to = '\0';
     for (size_t i = 0; i < n_forms; i++)
         secret_free(forms[i].text);
 }

@@ -9,10 +9,8 @@
  * which may have been cut, the beginning of a secret is enough. Three asterisks replace a secret. A secret shorter than
  * SECRET_BYTES_MIN is not removed: a word of three letters is common in other texts.
  *
+ * Units: bytes. Errors: none. Threads: one at a time.
  * Ownership: a SecretSet of zeroes is empty; it has its own copies, which secret_set_clear() wipes and frees.
- * Units:     bytes.
- * Errors:    none.
- * Threads:   one at a time.
  */
 #pragma once
 
@@ -34,5 +32,5 @@ void secret_set_add_url(SecretSet *set, const char *url);
 /* Adds only the user and the password of a URL. */
 void secret_set_add_url_user(SecretSet *set, const char *url);
 void secret_set_clear(SecretSet *set);
-/* Replaces the secrets in the text, in place; the text never grows. */
+/* Replaces the secrets in the text, in place; the text never grows. A text without secrets is not written to. */
 void secret_set_take_out(const SecretSet *set, char *text);

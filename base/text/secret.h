@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secret.h - wipes memory that held a secret when it is freed; reads secrets from text.
  *
+ * Units: bytes. Errors: none. Threads: any.
  * Ownership: secret_free() frees memory that malloc() returned.
- * Units:     bytes.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

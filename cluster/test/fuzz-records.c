@@ -2,7 +2,7 @@
 /* fuzz-records.c - any bytes as any kind of record: decoding refuses them with an error text, or the record can be
  * encoded and decoded again. */
 #include "cluster/keys.h"
-#include "cluster/records.h"
+#include "cluster/log-records.h"
 
 #include <string.h>
 
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
-    switch (data[0] % 17) {
+    switch (data[0] == 17 ? 17 : data[0] % 17) {
     case 0:
         TRY(NodeRecord, node_record);
         break;
@@ -76,6 +76,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 16:
         TRY(LogLinesRecord, log_lines_record);
+        break;
+    case 17:
+        TRY(ProgramRecord, program_record);
         break;
     default:
         TRY(RequestRecord, request_record);

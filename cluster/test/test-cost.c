@@ -41,7 +41,8 @@ static void the_first_word_that_fits_is_the_price(_unused_ void **state)
     assert_int_equal(cost_find_price(list, "p5-spot"), 3500000);
     assert_int_equal(cost_find_price(list, "p5.48xlarge"), 12290000);
     assert_int_equal(cost_find_price(list, "broken"), 1000000);
-    assert_int_equal(cost_find_price(list, ""), 1000000); /* a node without the label */
+    assert_int_equal(cost_find_price(list, ""),
+                     1000000); /* the price of a node without the label */
     assert_int_equal(cost_find_price("p5=3", ""), 0);
     assert_int_equal(cost_find_price("p5=3", "p50"), 0);
     assert_int_equal(cost_find_price("", "p5"), 0);

@@ -5,7 +5,7 @@
 #include "base/slots.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
-#include "cluster/records.h"
+#include "cluster/log-records.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static void slots_have_a_short_text(void **state)
         assert_int_equal(slots_parse(bad[i], &back), -EINVAL);
 }
 
-/* Fills every field that the codec knows, writes, reads, writes again: the texts must agree. */
+/* Encodes the record, decodes the text, and encodes the result: both texts must be equal. */
 #define ASSERT_ROUND_TRIP(Type, prefix, record)                                                    \
     do {                                                                                           \
         _cleanup_free_ char *first = NULL, *second = NULL;                                         \

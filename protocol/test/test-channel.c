@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-channel.c - every message is received as it was sent; bad packets and a closed channel give different errors. */
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "base/test/testing.h"
 #include "protocol/channel.h"
 
@@ -39,6 +40,8 @@ static ChannelMessage full(ChannelType type)
                                    .spec = "{\"name\": \"demo\"}",
                                    .resume_uri = "file:///c/manifest.json",
                                    .resume_hash = {1, 2},
+                                   .resume_step = 400,
+                                   .gpus = "GPU-1,GPU-2",
                                    .find = 2,
                                    .adopt = true,
                                    .takes_over = "r17",
@@ -53,6 +56,7 @@ static ChannelMessage full(ChannelType type)
         break;
     case CHANNEL_ALIVE:
         m.alive_usec = 3000000;
+        m.lease_usec = 4000000;
         break;
     case CHANNEL_GO:
     case CHANNEL_RENDEZVOUS:
@@ -65,11 +69,13 @@ static ChannelMessage full(ChannelType type)
         m.stage = STAGE_REDUCING;
         m.waited_usec = 7000000;
         m.waits_rank = 3;
+        m.unnamed = true;
         break;
     case CHANNEL_ERROR:
         m.stage = STAGE_JOINING;
         m.exit_code = 84;
         m.unmet = 2;
+        m.hung = m.stuck = m.unnamed = true;
         (void)snprintf(m.text, sizeof(m.text), "loss is not finite: \"nan\"\n");
         break;
     case CHANNEL_STEP:
@@ -255,6 +261,25 @@ static void silence_and_end_differ(void **state)
     assert_int_equal(channel_send(pair[1], &out, &err), -EPIPE);
 }
 
+/* The last words of a peer that ends with unread messages are not lost. */
+static void last_words_survive_unread_messages(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    ChannelMessage out = {.type = CHANNEL_READY, .step = 3}, in = {0};
+    const ChannelMessage alive = {.type = CHANNEL_ALIVE, .alive_usec = 1};
+    assert_int_equal(channel_send(pair[1], &alive, &err), 0); /* never read */
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    out.step = 4;
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    pair[0] = fd_close(pair[0]);
+    for (int step = 3; step <= 4; step++) {
+        assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+        assert_int_equal(in.step, step);
+    }
+    assert_int_equal(channel_receive(pair[1], &in, &err), -EPIPE);
+}
+
 static void too_long_is_refused_before_sending(void **state)
 {
     (void)state;
@@ -268,6 +293,55 @@ static void too_long_is_refused_before_sending(void **state)
     channel_message_clear(&out);
 }
 
+/* An assign message with the longest spec that sdctl submits, and with the longest texts in all other fields, fits. */
+static void a_spec_that_passes_fits(void **state)
+{
+    (void)state;
+    ChannelMessage *out = memory_new(ChannelMessage);
+    char *packet = NULL;
+    size_t n;
+    Error err = ERROR_INIT;
+    char *spec = malloc(CHANNEL_SPEC_MAX);
+    assert_non_null(spec);
+    memset(spec, 'a', CHANNEL_SPEC_MAX);
+    spec[CHANNEL_SPEC_MAX - 2] = '\0'; /* two bytes are for the quotes of the JSON string */
+    assert_int_equal(channel_check_spec("job.json", spec, &err), 0);
+    *out = (ChannelMessage){.type = CHANNEL_ASSIGN,
+                            .generation = INT64_MIN,
+                            .step = INT64_MIN,
+                            .assign = {.rank = INT32_MIN,
+                                       .world_size = INT32_MIN,
+                                       .spec = spec,
+                                       .resume_hash = {UINT64_MAX, UINT64_MAX},
+                                       .find = INT32_MIN,
+                                       .resume_step = INT64_MIN,
+                                       .startup_usec = INT64_MAX,
+                                       .alive_usec = INT64_MAX}};
+#define FILL(member, c) memset(out->assign.member, c, sizeof(out->assign.member) - 1)
+    FILL(job, 'j');
+    FILL(node, 'n');
+    FILL(resume_uri, '"'); /* two bytes in JSON */
+    FILL(takes_over, 'f');
+    FILL(sources, 'f');
+    FILL(submission, 'f');
+    FILL(gpu, '0');
+    FILL(gpus, 'G');
+    FILL(bind_address, ':');
+    FILL(secret, 'f');
+    FILL(numerics, 'n');
+    assert_int_equal(channel_encode(out, &packet, &n, &err), 0);
+    free(packet);
+
+    spec[CHANNEL_SPEC_MAX - 3] = '"';
+    assert_int_equal(channel_check_spec("job.json", spec, &err), -EMSGSIZE);
+    assert_string_equal(
+        err.text,
+        "job.json: the file takes 53249 bytes as a JSON string, and ranks receive at most 53248");
+    assert_int_equal(channel_check_spec("job.json", "\xff", &err), -EINVAL);
+    channel_message_clear(out);
+    free(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,7 +352,9 @@ int main(void)
         cmocka_unit_test(an_older_assign_is_read),
         cmocka_unit_test_setup_teardown(bad_packets_are_named, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(silence_and_end_differ, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(last_words_survive_unread_messages, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(too_long_is_refused_before_sending, open_pair, close_pair),
+        cmocka_unit_test(a_spec_that_passes_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

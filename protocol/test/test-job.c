@@ -181,7 +181,7 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\""));
 }
 
-/* The identity of a job without newer keys never changes, because checkpoints store it and the job could not resume. */
+/* The identity of a job without newer keys never changes: checkpoints store it, and else the job could not resume. */
 static void identity_of_a_job_without_newer_keys_stays(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void identity_of_a_job_without_newer_keys_stays(void **state)
     assert_string_equal(hash_format(job->identity, text), "5f56ea44c2c70620abe47235ebd16ed2");
 }
 
-/* A job file may omit names that encoder.json gives. With the same names, it has the same identity. */
+/* A job file may omit names that encoder.json gives. Its identity equals that of a job file with these names. */
 static void names_of_the_data_may_be_left_out(void **state)
 {
     (void)state;

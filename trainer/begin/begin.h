@@ -9,11 +9,10 @@
  * Only headers, manifests and plan sets are read. If a store does not answer, the job is not refused: the caller
  * decides.
  *
+ * Units: steps. Threads: any; no state.
  * Ownership: begin_read_init() gives the caller store and manifest; all else is borrowed.
- * Units:     steps.
  * Errors:    -EINVAL: no rank could begin with the file; the text names the file and what to do. -EBADMSG: the file is
  *            damaged. Others are those of the store.
- * Threads:   any; no state.
  */
 #pragma once
 

@@ -49,7 +49,7 @@ typedef enum OwnerTakes {
     OWNER_TAKES_NONE, /* none: the folder must be free, or belong to this submission */
     /* any owner, unless this submission has owned the folder before: job start --resume */
     OWNER_TAKES_ONCE,
-    /* only a `sdtrainer run`; its lock is free, which shows that the run has ended */
+    /* only an owner that is a `sdtrainer run` whose free lock shows that the run has ended */
     OWNER_TAKES_ALONE,
     /* any owner, on an operator's order: job recover (once per request), run --take-over */
     OWNER_TAKES_ANY,
@@ -70,7 +70,7 @@ typedef struct CheckpointLocal CheckpointLocal;
 /* Steps of a history whose metrics are in no object any more. Only the curves need these metrics. */
 typedef struct MetricsGap {
     int64_t n_steps;
-    int64_t first, last; /* range that contains the n_steps; meaningless if n_steps is 0 */
+    int64_t first, last; /* all steps of the gap are in [first, last]; no meaning if n_steps is 0 */
 } MetricsGap;
 
 /* The space that the next save needs, and the free space. */
@@ -115,9 +115,9 @@ typedef enum CheckpointPhase {
 typedef struct CheckpointResult {
     CheckpointPhase phase;
     int64_t step;
-    char uri[CHECKPOINT_URI_MAX]; /* of manifest.json */
-    Hash hash;                    /* of manifest.json */
-    Hash digest;                  /* of the state */
+    char uri[CHECKPOINT_URI_MAX]; /* URI of manifest.json */
+    Hash hash;                    /* hash of manifest.json */
+    Hash digest;                  /* digest of the state */
     Error error;                  /* set if CHECKPOINT_FAILED */
     /* How long checkpoint_begin() took or, in a blocking save, the whole save. The time that the state's next write
      * waited in addition is train_state_waited_usec(). */
@@ -145,8 +145,8 @@ typedef struct CheckpointOptions {
     uint64_t weight_file_bytes; /* upper bound of a weight file's size; 0: 1 GiB */
     /* Borrowed; only the writer uses it, and writes a copy of each object into it. NULL: no copies. */
     CheckpointLocal *local;
-    /* The state is not copied: the caller does not change it until the save is over. (Memory that the host cannot read
-     * is still copied.) */
+    /* The writer reads the state itself, not a copy, so the caller must not change the state until the save is over.
+     * (Memory that the host cannot read is still copied.) */
     bool blocking;
 } CheckpointOptions;
 

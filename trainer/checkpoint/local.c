@@ -30,7 +30,7 @@ enum {
 struct CheckpointLocal {
     char *root;
     uint64_t max_bytes;
-    char folder[CHECKPOINT_FOLDER_MAX]; /* of the save in progress */
+    char folder[CHECKPOINT_FOLDER_MAX]; /* folder of the save in progress */
     int aside_fd;                       /* the sparse file that reserves the save's space */
     char *aside;
     uint64_t aside_bytes;

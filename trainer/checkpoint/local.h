@@ -53,7 +53,8 @@ int checkpoint_local_put(CheckpointLocal *local, const char *key, const struct i
 /* Called when all ranks have restored `latest`. Removes all checkpoints except `latest` and the checkpoint that was
  * committed before it. A save would do this, too, but the store may refuse all saves. */
 void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest);
-/* Releases the rest of the reservation. Without success the last folder of keep is removed. */
+/* Releases the rest of the reservation of checkpoint_local_begin(). If `success` is false, also removes the copies in
+ * the last folder of its `keep`: the copies of the failed save. */
 void checkpoint_local_end(CheckpointLocal *local, bool success);
 /* Removes the copies of a checkpoint whose save has failed. */
 void checkpoint_local_forget(const CheckpointLocal *local, const char *folder);

@@ -135,7 +135,7 @@ int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
 
 typedef struct KeptFolder {
     CheckpointName name;
-    uint64_t *keys; /* hashes of the keys that its manifest lists; owned */
+    uint64_t *keys; /* hashes of the keys that the folder's manifest lists; owned */
     size_t n_keys;
     bool stays; /* the last check found the folder among the folders that are kept */
 } KeptFolder;

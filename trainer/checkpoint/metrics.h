@@ -5,11 +5,10 @@
  * neighbours of one level become one object of the next level: a million saves make a list of some tens. Objects are
  * never overwritten. The parts of a merged object stay as long as any manifest lists them.
  *
+ * Units: steps, bytes. Threads: the writer's.
  * Ownership: as each function says.
- * Units:     steps, bytes.
  * Errors:    -ENOENT and -EBADMSG: a segment is lost, its steps are a gap, and the job continues. Other errors do not
  *            show whether a segment is lost.
- * Threads:   the writer's.
  */
 #pragma once
 
@@ -31,8 +30,8 @@ void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps);
  * a merge. */
 int metrics_look(Store *store, const Manifest *manifest, MetricsGap *ret, Error *err);
 
-/* Segments that the store has refused, and that wait until the store accepts them. They have at most 64 MiB: the oldest
- * segments are dropped. */
+/* Segments that the store has refused, and that wait until the store accepts them. Together they have at most
+ * 64 MiB: beyond this limit the oldest segments are dropped. */
 typedef struct MetricsMissed MetricsMissed;
 MetricsMissed *metrics_missed_new(void);
 MetricsMissed *metrics_missed_free(MetricsMissed *missed);
@@ -48,8 +47,8 @@ int metrics_missed_put(MetricsMissed *missed, Store *store, const Manifest *late
 int metrics_kept_new(MetricsKept **ret);
 MetricsKept *metrics_kept_free(MetricsKept *kept);
 DEFINE_CLEANUP(MetricsKept, metrics_kept_free)
-/* Finds the segments that neither `latest` nor the manifest of a folder with keep[folder] lists. Returns how many. keys
- * has room for all objects and gets pointers into the catalogue. If a kept manifest cannot be read, every segment that
- * it may list is kept. */
+/* Finds the segments that no needed manifest lists: neither `latest`, nor the manifest of any folder whose entry in
+ * `keep` is true. Returns the number of these segments; `keys`, which has room for all objects, gets their keys, which
+ * stay in the catalogue. If a needed manifest cannot be read, leaves out every segment that it may list. */
 size_t metrics_unlisted(MetricsKept *kept, Store *store, const Catalogue *catalogue,
                         const Manifest *latest, const bool *keep, const char **keys);

@@ -27,7 +27,7 @@ typedef struct MissedSegment {
 struct MetricsMissed {
     MissedSegment *list; /* oldest first */
     size_t n, room;
-    uint64_t n_bytes; /* of all texts */
+    uint64_t n_bytes; /* size of all texts together */
 };
 
 MetricsMissed *metrics_missed_new(void) { return memory_new(MetricsMissed); }

@@ -20,7 +20,8 @@ enum {
 struct CheckpointOwner {
     Store *store;
     OwnerRecord record;
-    /* text of the owner's object, owned; NULL: the object is damaged, and a manifest names the owner */
+    /* text of the owner's object, freed with this struct; NULL: the stored object is damaged, so only the manifest of
+     * the checkpoint that the job resumes from says who the owner is */
     char *text;
     bool puts_if_absent;
     /* numbers of the older owners that wrote parts of this job's history */
@@ -140,8 +141,8 @@ static void format_act(const Claimant *c, char ret[33])
     (void)hash_format(hash_bytes(words, (size_t)n), ret);
 }
 
-/* *ret: whether this submission has owned the folder before; if the claim has an act, whether it became the owner by
- * this act. */
+/* *ret: whether this submission has owned the folder before. If the claim has an act, only an earlier claim with the
+ * same act counts. */
 static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *err)
 {
     char act[33] = "";
@@ -308,7 +309,7 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
     return r;
 }
 
-/* Logs why the work of an earlier owner is not part of this history: it has another job or other data. */
+/* Logs why the work of an earlier owner is not part of this history: the owner had another job or other data. */
 static void report_other(const OwnerRecord *o, const CheckpointFacts *facts)
 {
     CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};

@@ -16,11 +16,10 @@
  * The own history is everything that owners with this job's identity and data wrote: a job that took over from them
  * continues their state. Objects of other owners are never removed.
  *
+ * Units: none. Threads: one at a time.
  * Ownership: checkpoint_owner_claim() gives the caller a CheckpointOwner, which borrows the store.
- * Units:     none.
  * Errors:    -CHECKPOINT_NOT_OWNER: another submission owns the folder, and the text names it. Others are those of the
  *            store.
- * Threads:   one at a time.
  */
 #pragma once
 

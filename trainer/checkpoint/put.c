@@ -202,9 +202,9 @@ static int put_segment(Put *p, const CheckpointName *name, const char *text, Met
     return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT, err);
 }
 
-/* Whether an error of a put of metrics fails the save. If the store is unreachable or full, the save would fail anyway,
- * and the lines wait for the next save. If the store refuses only metrics, the manifest lists them all the same, and
- * the lines are put as soon as the store accepts them. */
+/* Returns whether an error of a put of metrics fails the save. If the store is unreachable or full, the save would fail
+ * anyway, and the lines wait for the next save. If the store refuses only metrics, the manifest lists the metrics all
+ * the same, and the lines are put as soon as the store accepts metrics again. */
 static bool fails_the_save(int r)
 {
     return r == -EHOSTUNREACH || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* put.h - puts a rank's objects of one checkpoint from its snapshot into the store.
  *
- * Ownership: borrows everything.
- * Units:     bytes.
+ * Ownership: borrows everything. Units: bytes. Threads: the writer's.
  * Errors:    the first error of the store; -ENOMEM. In any case all puts have ended when the function returns, so the
  *            snapshot may change.
- * Threads:   the writer's.
  */
 #pragma once
 
@@ -21,7 +19,7 @@ typedef struct PutPlan {
 
 /* How a save changes the list of metrics. A segment without a key does not exist. */
 typedef struct PutMetrics {
-    MetricsSegment segment; /* new: the metrics since the last commit */
+    MetricsSegment segment; /* the new segment, of the metrics since the last commit */
     MetricsSegment merged;  /* replaces METRICS_FAN_IN of the latest manifest's segments */
     size_t merged_at;       /* index of the first segment that is replaced */
 } PutMetrics;

@@ -120,7 +120,7 @@ static void decide(Retire *t)
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
         if (!checkpoint_owner_holds(t->owner, f->name.owner))
-            t->keep[i] = true; /* another writer's, complete or not */
+            t->keep[i] = true; /* a checkpoint of another writer, complete or not */
         if (f->has_manifest && (f->name.step > t->latest->name.step ||
                                 (f->name.step < oldest_step && is_kept_step(t, f->name.step))))
             t->keep[i] = true;
@@ -250,9 +250,9 @@ typedef struct Sweeper {
     int64_t generation;
 } Sweeper;
 
-/* key: an unfinished object, or an empty folder, whose key ends in '/'. Returns whether the key is a name that only
- * writers of jobs use and, if it names an owner, whether this history and no newer generation wrote it. Everything else
- * below the URI belongs to others. */
+/* key: an unfinished object, or an empty folder, whose key ends in '/'. Returns true if only writers of jobs use such a
+ * key. If the key names an owner, the owner must also be of this history, and the generation must not be newer than
+ * this one. Everything else below the URI belongs to others. */
 static bool may_sweep(void *context, const char *key)
 {
     const Sweeper *s = context;

@@ -8,13 +8,12 @@
  *
  *   search_new(); while (search_next() > 0 && restore() is -EBADMSG or -EIO) search_reject();
  *
+ * Units: none. Threads: one.
  * Ownership: checkpoint_search_new() gives the caller a CheckpointSearch, which borrows the store; a found Manifest
  *            belongs to the caller, the list of passed-over checkpoints to the search.
- * Units:     none.
  * Errors:    a manifest that fails with -EBADMSG, -ENOENT or -EIO is passed over. Returned errors are -EPROTONOSUPPORT
  *            (a manifest of another version must not be hidden by an older one); -ENOMEM; and of the store
  *            -EHOSTUNREACH, -EACCES and others.
- * Threads:   one.
  */
 #pragma once
 
@@ -34,8 +33,8 @@ int checkpoint_search_new(Store *store, const CheckpointFacts *own, CheckpointSe
                           Error *err);
 CheckpointSearch *checkpoint_search_free(CheckpointSearch *search);
 DEFINE_CLEANUP(CheckpointSearch, checkpoint_search_free)
-/* Returns 1 with the newest (step, then generation) checkpoint that was not returned before in *ret, or 0 if there is
- * none. */
+/* Finds the newest checkpoint (by step, then by generation) that was not found before. Returns 1, with the checkpoint's
+ * manifest in *ret, or 0 if there is none. */
 int checkpoint_search_next(CheckpointSearch *search, Manifest **ret, Error *err);
 /* Passes over the checkpoint that was returned last. */
 void checkpoint_search_reject(CheckpointSearch *search, const Error *why);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weight-file.h - a checkpoint's weight files: their safetensors headers, and diffusers' index of several files.
  *
+ * Units: bytes. Threads: any.
  * Ownership: the caller frees what a function returns.
- * Units:     bytes.
  * Errors:    -ENOMEM; -EBADMSG: a header is not that of the parameters.
- * Threads:   any.
  */
 #pragma once
 

@@ -83,7 +83,8 @@ static void look_at_metrics(CheckpointWriter *w)
         log_warning("nobody knows whether all metrics are there: %s", err.text);
         return;
     }
-    gap.n_steps -= MIN(metrics_missed_steps(w->missed, w->latest), gap.n_steps); /* still kept */
+    /* `missed` keeps some steps for the next save: these are not lost. */
+    gap.n_steps -= MIN(metrics_missed_steps(w->missed, w->latest), gap.n_steps);
     writer_lock(w);
     const bool is_new = gap.n_steps > w->gap.n_steps;
     w->gap = gap;
@@ -110,7 +111,7 @@ int writer_retire(CheckpointWriter *w, Error *err)
 
 static void run_retire(CheckpointWriter *w)
 {
-    /* only a save is committed, and a save claims the folder first */
+    /* this task follows a claim, or the commit of a save that had claimed the folder */
     assert(w->rank == 0 && w->owner && w->latest);
     Error err = ERROR_INIT;
     if (!w->claimed) /* this task follows a commit, not a claim */
@@ -397,7 +398,7 @@ int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
 void checkpoint_note_steps(CheckpointWriter *w, const Divergence *divergence,
                            const StepTimes *times)
 {
-    w->divergence = *divergence; /* only the training thread uses it: a save copies it */
+    w->divergence = *divergence; /* only the training thread uses this field: a save copies it */
     w->step_times = *times;
 }
 
@@ -532,8 +533,8 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     int r = writer_own(w, err);
     if (r < 0)
         return r;
-    /* The generation before may have died before it removed anything. A full store accepts no save, and without a
-     * save nothing would be removed. */
+    /* The previous generation may have died before it removed old checkpoints. They are removed now, since a full
+     * store accepts no save, and usually only a commit starts the removal. */
     if (w->claimed && w->latest) {
         writer_lock(w);
         writer_set_task(w, TASK_RETIRE);

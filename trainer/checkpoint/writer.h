@@ -2,9 +2,8 @@
 /* writer.h - the fields of a CheckpointWriter, shared by the sources that save: the data that the training thread hands
  * over, and the results of the writer's thread.
  *
- * Ownership: as each field says.
+ * Ownership: as each field says. Errors: as checkpoint.h.
  * Units:     elements, bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    as checkpoint.h.
  * Threads:   fields belong to the training thread until `task` is set, and then to the writer's thread until `task` is
  *            TASK_NONE again. Both threads may use the fields that the lock guards while they hold the lock.
  */
@@ -39,7 +38,7 @@ typedef struct SnapshotPart {
 typedef struct Snapshot {
     Device *device; /* borrowed from the first state that was saved; NULL: no state was saved */
     SnapshotPart parts[SNAPSHOT_KINDS];
-    /* one chunk, or the whole EMA if it is gathered at once: gathered data that are not kept */
+    /* memory for gathered data that are not kept: one chunk, or the whole EMA if it is gathered at once */
     float *scratch;
     Fence copied;         /* reached when the copies have arrived */
     Error error;          /* code 0: the copies were started, and have not failed */
@@ -55,7 +54,8 @@ typedef struct Snapshot {
     StepTimes step_times;  /* used only on rank 0 */
 } Snapshot;
 
-/* A larger EMA is gathered chunk by chunk; tests lower this size before they make a writer. */
+/* An EMA of up to this size is gathered at once, a larger EMA chunk by chunk. Tests lower this size before they make a
+ * writer. */
 extern size_t snapshot_ema_at_once_bytes;
 /* Timeout for all copies of a save; tests lower it. */
 extern uint64_t snapshot_timeout_usec;
@@ -65,8 +65,8 @@ typedef struct ObjectReport {
     uint64_t index; /* index in the table of objects */
     uint64_t n_bytes;
     Hash hash;
-    Hash chunk;   /* of moments: the hash of the state's whole chunk */
-    Hash header;  /* of a weight file: the hash of its header */
+    Hash chunk;   /* only for moments: the hash of the state's whole chunk */
+    Hash header;  /* only for a weight file: the hash of the header */
     uint64_t crc; /* CRC-32C */
 } ObjectReport;
 
@@ -81,14 +81,14 @@ struct CheckpointWriter {
     CheckpointOptions options; /* unet_config is owned */
     int rank, size;
     ChunkLayout layout;
-    ObjectTable tables[2]; /* [0] without EMA, [1] with it */
+    ObjectTable tables[2]; /* [0]: without the EMA; [1]: with the EMA */
     size_t objects_max;    /* the most objects that any rank writes */
     size_t report_bytes;   /* size of one WriterReport, the same on all ranks */
     WriterReport *reports; /* [size] reports, of report_bytes each */
     Snapshot snapshot;
     /* rank 0: the store has answered, and leftovers of dead writers are removed */
     bool asked;
-    bool said_absent; /* rank 0: it is logged that the store lacks put-if-absent */
+    bool said_absent; /* rank 0: the log already says that the store lacks put-if-absent */
     char **texts;     /* [texts_max], owned; deferred puts point to them until the flush */
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
@@ -110,7 +110,7 @@ struct CheckpointWriter {
     CheckpointResult result; /* the lock guards this field */
     MetricsGap gap;          /* the lock guards this field */
     CheckpointRoom room;     /* the lock guards this field */
-    uint64_t measured_usec;  /* the lock guards this field: when room was last measured */
+    uint64_t measured_usec;  /* when room was last measured; the lock guards this field */
     uint64_t begun_usec;
 };
 
@@ -150,6 +150,6 @@ int snapshot_gather_ema(CheckpointWriter *writer, Error *err);
 const float *snapshot_range(const CheckpointWriter *writer, SnapshotKind kind, int64_t first,
                             int64_t count);
 
-/* Runs in the writer's thread: uploads the snapshot, gathers, writes the manifest. Fills
- * result->uri, hash, digest, or error. */
+/* Runs in the writer's thread: uploads the snapshot, gathers the ranks' reports, and writes the manifest. Fills the
+ * fields uri, hash, digest and n_bytes of *result, or only its error. */
 void checkpoint_save(CheckpointWriter *writer, CheckpointResult *result);

@@ -7,10 +7,9 @@
  * rendezvous store before the world's first comm is opened. Once that comm is open, all such ranks have
  * published. Rank 0 then reads what they published and writes the answer.
  *
+ * Units: as comm.h. Threads: one.
  * Ownership: bulk_open() gives the caller a Comm, or NULL.
- * Units:     as comm.h.
  * Errors:    those of rendezvous-client.h and comm_open_gloo(). *options->unmet as there.
- * Threads:   one.
  */
 #pragma once
 

@@ -4,7 +4,7 @@
  * Every call is collective: all ranks make the same calls in the same order. A comm belongs to one
  * generation. Once a call has failed, every later call fails at once; a new world opens a new comm.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: comm_open_*() gives the caller a Comm; comm_free() accepts NULL. Buffers are host
  *            memory, borrowed.
  * Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME microseconds.

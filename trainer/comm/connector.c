@@ -27,7 +27,8 @@ enum {
     AGAIN_MSEC = 100,
     ANEW_MSEC = 20,
     PREFIX_MAX = 64,
-    BACKLOG = 4096 /* until the addresses of the lower ranks are known, no connection is accepted */
+    /* connections wait in the backlog until this rank knows the addresses of the lower ranks */
+    BACKLOG = 4096
 };
 #define STRANGER_USEC (2 * USEC_PER_SEC)
 

@@ -48,7 +48,7 @@ namespace tcp = gloo::transport::tcp;
 constexpr milliseconds tick_period(20);
 /* Longer than any deadline, because Gloo's own timeout would close every connection of the mesh. */
 constexpr milliseconds far_away(std::chrono::hours(24));
-/* Gloo waits five times this timeout for a pair to connect with this process. */
+/* Gloo waits up to five times as long for a pair to connect with this process. */
 constexpr milliseconds pair_timeout(2000);
 constexpr uint64_t sentinel_slot = UINT64_MAX;
 
@@ -94,7 +94,7 @@ struct GlooMessage {
     bool send;
 };
 
-/* Has Gloo's thread post messages. If another thread posted them, Gloo's thread would poll in a
+/* Makes Gloo's thread post messages. If another thread posted them, Gloo's thread would poll in a
  * busy loop while the other thread holds the connection's lock: with fewer cores than threads, this
  * loop takes processor time from the thread that holds the lock. A Poster must outlive the device,
  * which keeps a pointer to it. */

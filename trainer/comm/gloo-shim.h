@@ -40,7 +40,7 @@ GlooBuffer *gloo_buffer_free(GlooBuffer *buffer);
 int gloo_buffer_send(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes, Error *err);
 int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes,
                         Error *err);
-/* Each of these waits for one message that was queued before. */
+/* Each of these two functions waits for one message that was queued before. */
 int gloo_buffer_wait_sent(GlooBuffer *buffer, uint64_t deadline_usec, Error *err);
 int gloo_buffer_wait_received(GlooBuffer *buffer, uint64_t deadline_usec, Error *err);
 

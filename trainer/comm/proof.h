@@ -6,8 +6,7 @@
  * so a proof cannot be used twice. Without a secret, a proof is all zeros and proves nothing; a rank that has a secret
  * never accepts such a proof.
  *
- * Ownership: none.
- * Units:     bytes.
+ * Ownership: none. Units: bytes.
  * Errors:    -EIO: the kernel gives no random bytes.
  * Source:    RFC 2104; FIPS 198-1.
  */

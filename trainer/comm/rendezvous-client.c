@@ -67,7 +67,7 @@ static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *re
         before = r;
         if (!may_come || clock_boottime_usec() + AGAIN_MSEC * USEC_PER_MSEC >= deadline_usec)
             return r;
-        (void)poll(NULL, 0, AGAIN_MSEC); /* if poll() ends early, the next try is only earlier */
+        (void)poll(NULL, 0, AGAIN_MSEC); /* poll() may end early: an earlier try does no harm */
     }
 }
 
@@ -200,7 +200,7 @@ static int request_until(const struct addrinfo *list, const Question *q, uint64_
             return r;
         if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
             return -ECONNRESET;
-        (void)poll(NULL, 0, ANEW_MSEC); /* if poll() ends early, the next try is only earlier */
+        (void)poll(NULL, 0, ANEW_MSEC); /* poll() may end early: an earlier try does no harm */
     }
 }
 

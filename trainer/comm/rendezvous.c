@@ -24,7 +24,7 @@
 #include <sys/socket.h>
 
 enum {
-    BUFFER_BYTES = RENDEZVOUS_BODY_MAX, /* for a request's body, or for an answer */
+    BUFFER_BYTES = RENDEZVOUS_BODY_MAX, /* room for a request's body or for an answer */
     STORE_BYTES_MAX = 64 << 20,
     STRANGERS_MAX = 256,
     ACCEPTS_A_TURN = 64,

@@ -2,6 +2,7 @@
 /* daemon-link.c - see daemon-link.h. */
 #include "trainer/link/daemon-link.h"
 
+#include "base/dead-man.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -21,8 +22,7 @@ struct DaemonLink {
     int stop_fd;
     pthread_t thread;
     bool has_thread;
-    timer_t deadman;
-    bool has_deadman;
+    DeadMan dead_man;
 
     pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t changed;
@@ -33,7 +33,7 @@ struct DaemonLink {
     int64_t verdict_step;
     DaemonVerdict verdict;
     int64_t generation;
-    int64_t step; /* the newest step and stage; stage_dirty: they are not sent yet */
+    int64_t step; /* the newest step and stage; not sent yet if stage_dirty is set */
     TrainStage stage;
     uint64_t waited_usec;
     int waits_rank;
@@ -47,25 +47,6 @@ static void on_link_signal(int number)
 {
     (void)number;
     atomic_store(&signalled, 1);
-}
-
-static int deadman_open(DaemonLink *link, Error *err)
-{
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    if (timer_create(CLOCK_BOOTTIME, &event, &link->deadman) < 0)
-        return error_errno(err, -errno, "cannot create the dead-man timer");
-    link->has_deadman = true;
-    return 0;
-}
-
-static void deadman_arm(DaemonLink *link, uint64_t usec)
-{
-    if (usec == 0 || !link->has_deadman)
-        return;
-    struct itimerspec when = {.it_value = {.tv_sec = (time_t)(usec / USEC_PER_SEC),
-                                           .tv_nsec = (long)(usec % USEC_PER_SEC * NSEC_PER_USEC)}};
-    int r = timer_settime(link->deadman, 0, &when, NULL);
-    assert(r == 0); /* the timer exists and the time is valid */
 }
 
 /* Called with the lock held. */
@@ -84,7 +65,7 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
             link->assignment = *m;
             m->assign.spec = NULL; /* moved to link->assignment */
             link->assigned = true;
-            deadman_arm(link, link->assignment.assign.alive_usec);
+            dead_man_arm(&link->dead_man, link->assignment.assign.alive_usec);
         }
         break;
     case CHANNEL_GO:
@@ -92,7 +73,7 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
         link->go = true;
         break;
     case CHANNEL_ALIVE:
-        deadman_arm(link, m->alive_usec);
+        dead_man_arm(&link->dead_man, m->alive_usec);
         break;
     case CHANNEL_CHECKPOINT:
         link->wishes |= WISH_SAVE;
@@ -172,7 +153,7 @@ static void *daemon_link_main(void *userdata)
 
 static int daemon_link_start(DaemonLink *link, Error *err)
 {
-    int r = deadman_open(link, err);
+    int r = dead_man_open(&link->dead_man, err);
     if (r < 0)
         return r;
     link->stop_fd = eventfd(0, EFD_CLOEXEC);
@@ -228,8 +209,7 @@ DaemonLink *daemon_link_free(DaemonLink *link)
         (void)pthread_join(link->thread, NULL);
         send_stage(link);
     }
-    if (link->has_deadman)
-        (void)timer_delete(link->deadman);
+    dead_man_close(&link->dead_man);
     (void)fd_close(link->stop_fd);
     (void)fd_close(link->fd);
     channel_message_clear(&link->assignment);

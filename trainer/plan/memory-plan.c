@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    /* code, stacks and slack of the heap, of a rank with a tiny network */
+    /* memory of a rank with a tiny network: code, stacks, and slack of the heap */
     LIBRARIES_BYTES = 32 << 20,
     /* Scratch of each of three comms (gloo.c): the larger of EXCHANGE_BYTES and world_size * EXCHANGE_RANK_BYTES. */
     EXCHANGE_BYTES = 4 << 20,
@@ -17,13 +17,13 @@ enum {
     BUCKET_BYTES = 4 << 20, /* as in gradient-sum.c */
     EMA_AT_ONCE_BYTES = 64 << 20,
     AHEAD_BYTES = 256 << 20, /* limit that session.c gives the loader */
-    AHEAD_STEPS = 64,        /* limit of loader.c */
+    AHEAD_STEPS = 64,        /* SLOTS_MAX of loader.c */
     SAMPLE_HASHES_BYTES = 256 << 20,
     STORE_BYTES = 256 << 20,      /* default of SDTRAIN_S3_MEMORY_BYTES */
-    STORE_LEAST_BYTES = 16 << 20, /* connections, and the memory that TLS keeps for each */
+    STORE_LEAST_BYTES = 16 << 20, /* memory of the connections, with TLS */
 };
-static const uint64_t SHARDS_BYTES = UINT64_C(1)
-                                     << 30; /* a stream's whole shards, without a cache */
+/* the most memory for whole shards of a stream that has no cache */
+static const uint64_t SHARDS_BYTES = UINT64_C(1) << 30;
 
 static const char *const name_of[MEMORY_USES] = {
     [MEMORY_WEIGHTS] = "master weights",
@@ -46,8 +46,9 @@ typedef struct Counting {
     const DatasetShape *shape;
     ChunkLayout layout;
     int world_size, shards;
-    uint64_t n, chunk, shard; /* bytes of fp32: all parameters, one chunk, a rank's part of m */
-    int64_t share;            /* grains of the rank with the most grains */
+    /* bytes in fp32; n: of all parameters; chunk: of one chunk; shard: of a rank's part of m */
+    uint64_t n, chunk, shard;
+    int64_t share; /* grains of the rank with the most grains */
 } Counting;
 
 static bool is_remote(const char *uri)
@@ -68,8 +69,8 @@ static uint64_t sum_element_bytes(const Job *job)
     return job->train.reduction == REDUCTION_EXACT64 ? 8 : 4;
 }
 
-/* Returns the bytes of ZeRO 2's bucket: whole rows, with one chunk of each rank. Its elements have the type of the
- * sums. */
+/* Returns the bytes of ZeRO 2's bucket, which has whole rows. A row has one chunk of each rank. Its elements have the
+ * type of the sums. */
 static uint64_t bucket_bytes(const Counting *c)
 {
     const uint64_t row = c->chunk / 4 * (uint64_t)c->world_size * sum_element_bytes(c->job);
@@ -103,7 +104,7 @@ static uint64_t grain_bytes(const Counting *c)
 }
 
 /* Returns the bytes of samples that a stream's reads ahead hold: at most the bytes of the requested samples. Each pass
- * over the stream reads all of it, and the samples may touch one pass more than they fill. */
+ * reads the whole stream. The requested samples may begin in the middle of a pass, and so need one more pass. */
 static uint64_t ahead_bytes(const Counting *c, const StreamSize *size)
 {
     const Job *job = c->job;
@@ -122,8 +123,8 @@ static uint64_t shards_bytes(const StreamSize *size)
     return known ? MIN(2 * size->n_bytes, SHARDS_BYTES) : SHARDS_BYTES;
 }
 
-/* Returns the bytes that the store needs: its second tries of reads need as much again as the reads in progress, of
- * data and of a checkpoint. */
+/* Returns the bytes that the store needs. The store may try each read a second time, and all second tries need as
+ * many bytes as all reads in progress: the reads of data and of a checkpoint. */
 static uint64_t store_bytes(const Counting *c, uint64_t ahead)
 {
     uint64_t at_once = ahead;

@@ -4,10 +4,9 @@
  * A rank frees no memory while it trains, so its peak is the sum of the uses. A rank makes a plan before it allocates;
  * `sdtrainer plan` and `sdctl job start` make a plan, too.
  *
- * Ownership: values.
+ * Ownership: values. Threads: any; no state.
  * Units:     bytes of the rank that needs most.
  * Errors:    -EINVAL, -ENOTSUP: such a network or device is impossible; -E2BIG from memory_check().
- * Threads:   any; no state.
  */
 #pragma once
 
@@ -43,7 +42,7 @@ typedef struct MemoryPlan {
 typedef struct MemoryData {
     bool compressed;
     uint64_t n_samples;
-    const StreamSize *sizes; /* of each stream of the job; NULL: streams of any size */
+    const StreamSize *sizes; /* one for each stream of the job; NULL: streams may have any size */
 } MemoryData;
 
 /* network: planned; its memory need not be allocated. */

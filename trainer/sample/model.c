@@ -48,8 +48,8 @@ static void compare(const SampleModel *m, const char *what, Hash found, Hash wan
                     m->uri, what, hash_format(found, here), hash_format(wanted, there));
 }
 
-/* The hash covers both networks. So, if there is a hash to compare with, the VAE's encoder is opened, too, for the
- * smallest picture, since the hash does not depend on the picture's size. */
+/* Opens the text encoder. encoder_weights_hash() also covers the VAE's encoder. So, if m->facts has a hash to compare
+ * with, the VAE's encoder is opened, too, for the smallest picture: the hash does not depend on the picture's size. */
 static int open_encoder(const SampleModel *m, Store *store, int batch, Encoder **ret, Error *err)
 {
     const ModelWanted w = wanted(m);
@@ -87,8 +87,8 @@ typedef struct Captions {
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
-    int32_t *ids;    /* of TEXTS_AT_ONCE captions */
-    uint16_t *texts; /* of TEXTS_AT_ONCE captions */
+    int32_t *ids;    /* tokens of TEXTS_AT_ONCE captions */
+    uint16_t *texts; /* embeddings of TEXTS_AT_ONCE captions */
 } Captions;
 
 static void captions_close(Captions *c)

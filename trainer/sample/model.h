@@ -23,7 +23,7 @@ typedef struct SampleModel {
 
 /* Opens a decoder that decodes one picture at a time. */
 int sample_model_decoder(const SampleModel *model, Decoder **ret, Error *err);
-/* Logs a warning, with both hashes, if the data were made with other weights. */
+/* Logs a warning, with both hashes, if the data were made with other weights than the model's. */
 void sample_model_compare(const SampleModel *model);
 /* Encodes n captions into ret, n x text_tokens x text_dim floats, and the empty caption into ret_empty. Also warns like
  * sample_model_compare(). */

@@ -35,10 +35,10 @@ typedef struct Sampling {
     NoiseSchedule *schedule;
     float *weights; /* device memory */
     float *text;    /* embedding of each sample's caption */
-    /* embedding of the empty caption, by the model; NULL: the dataset's is used */
+    /* embedding of the empty caption that the model computed; NULL: the dataset's embedding is used */
     float *empty;
     float *latents;        /* NHWC */
-    GridNotes notes, real; /* notes for the file of --out, and for the file of --pictures */
+    GridNotes notes, real; /* notes: for the file of --out; real: for the file of --pictures */
     uint64_t begin_usec, told_usec;
 } Sampling;
 

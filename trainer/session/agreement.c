@@ -80,7 +80,7 @@ static SessionAgreement agreement_of(const Session *s)
                               .scalars = hash_bytes(counters, sizeof(counters))};
 }
 
-/* Rank 0's texts, of which the agreement has the hashes. */
+/* Rank 0's texts. SessionAgreement has only the hashes of these texts. */
 typedef struct RankZero {
     CheckpointFacts facts;
     char *plans; /* owned; NULL: rank 0 has no plans, or they were not received */
@@ -93,7 +93,7 @@ static int broadcast_facts(Session *s, CheckpointFacts *facts, Error *err)
         r = comm_broadcast(s->train, 0, facts->job_terms, sizeof(facts->job_terms), err);
     if (r == 0)
         r = comm_broadcast(s->train, 0, facts->dataset_terms, sizeof(facts->dataset_terms), err);
-    /* another process wrote the texts, which may lack their ends */
+    /* the texts come from another process, so each may lack the NUL at its end */
     facts->numerics[sizeof(facts->numerics) - 1] = '\0';
     facts->job_terms[sizeof(facts->job_terms) - 1] = '\0';
     facts->dataset_terms[sizeof(facts->dataset_terms) - 1] = '\0';

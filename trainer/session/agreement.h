@@ -11,5 +11,5 @@
 
 /* Compares the numerics with those of session->resume. */
 int session_check_resumed(const Session *session, Error *err);
-/* Compares everything that ranks must have in common with rank 0; collective. */
+/* Compares this rank with rank 0 in everything that must be the same on all ranks; collective. */
 int session_agree(Session *session, Error *err);

@@ -2,9 +2,9 @@
 /* checkpoint-search.h - if the record of the job's commits is lost, rank 0 searches the job's folder for checkpoints,
  * and reports them to the daemon.
  *
- * The newest own whole checkpoint and the checkpoints that were committed before it become commits, under the world's
- * guard. Then this world is over, and the next world continues from the newest commit. A commit that does not verify
- * when it is restored is invalidated like any other.
+ * The newest checkpoint that is whole and this job's own (trainer/checkpoint/search.h) becomes a commit again, under
+ * the world's guard, and so do those that were committed before it. Then this world is over, and the next world
+ * continues from the newest commit. A commit that does not verify when it is restored is invalidated like any other.
  *
  * Ownership: borrows everything.
  * Errors:    0: there is no checkpoint, and none is required. -ESTALE: checkpoints were found and reported, so the

@@ -4,9 +4,8 @@
  * A GPU may be missing, too small, in use by others or broken. Each case has another consequence: the job ends, it
  * pauses, or the node is not used, by this job or by any job. The leader knows the case only from the exit code.
  *
- * Ownership: none.
+ * Ownership: none. Errors: none.
  * Units:     -errno as device_open() in kernels.h returns it.
- * Errors:    none.
  * Threads:   any; device_exit_blames(): the training thread.
  *
  * Fault points: device.broken.

@@ -124,7 +124,7 @@ static void report_plans(const char *before, const char *now)
         log_warning("in the plans %s", differences);
 }
 
-/* Changes to the set that the job names, if the job adopts a checkpoint that was made with another set. */
+/* If the job adopts a checkpoint, makes the device use the set that the job names in place of the checkpoint's set. */
 static int change_plans(Session *s, const char *before, Error *err)
 {
     char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];

@@ -13,6 +13,6 @@
 
 #include "trainer/session/session.h"
 
-/* Opens the device, and gives it the plans to compute with before it chooses any. */
+/* Opens the device, and gives it its plans before the device chooses plans by itself. */
 int session_open_device(Session *session, const SessionAssignment *assignment,
                         const NetworkShape *shape, Error *err);

@@ -40,7 +40,7 @@ struct GrainWork {
     DatasetShape shape;
     const float *empty_text; /* host memory */
     NoiseSchedule *schedule;
-    int64_t latent_elements, text_elements; /* of one sample */
+    int64_t latent_elements, text_elements; /* number of elements in one sample */
 
     SampleSet sets[SETS];
     int64_t n_submitted;
@@ -386,7 +386,7 @@ typedef struct Canned {
 
 static void canned_close(const GrainWork *w, Canned *c)
 {
-    /* Keeps objects that a hanging device may use until the process ends; volatile, since no code reads them. */
+    /* Keeps, until the process ends, objects that a hanging device may use; volatile, since no code reads `kept`. */
     static _unused_ void *volatile kept[2];
     c->staging = device_staging_free(c->staging);
     kept[0] = c->plan;
@@ -486,7 +486,7 @@ static int canned_compare(const ParameterList *list, const Canned *c, Error *err
     return 0;
 }
 
-/* Runs one of the two passes. */
+/* Computes the canned grain in one of the two passes (0 or 1). */
 static int canned_pass(GrainWork *w, const Canned *c, int pass, const GradientSink *sink,
                        Error *err)
 {

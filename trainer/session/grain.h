@@ -41,13 +41,14 @@ int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error
 int grain_work_explain(GrainWork *work, const LoaderGrain *grain, const float *weights,
                        uint64_t until_usec, char *text, size_t size, Error *err);
 
-/* The timestep of the sample at a position, and whether its caption is dropped. */
+/* These two functions return the timestep of the sample at a position, and whether the caption of that sample is
+ * dropped. */
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);
 bool draw_caption_drop(uint64_t seed, int64_t position, double probability);
 /* Draws the first n elements of the noise that is added to a sample; `sdtrainer order` prints them. */
 int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *ret, Error *err);
 
 /* Hashes all gradients and the loss of one grain of synthetic data with the network's present weights. The hash is
- * equal on every machine that can run this job with these numerics. -EXDEV: computed again, into another sink, the
- * grain has other maxima or another loss. */
+ * equal on every machine that can run this job with these numerics. -EXDEV: when
+ * the grain was computed again, into another sink, it had other maxima or another loss. */
 int canned_grain(GrainWork *work, Hash *ret, Error *err);

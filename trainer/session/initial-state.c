@@ -81,7 +81,7 @@ static float widen(uint16_t h, bool bf16)
     return f;
 }
 
-/* A file of weights, which is read in pieces: read whole, it would need as much memory again as the weights. */
+/* A file of weights. It is read in pieces, since the whole file would need as much memory again as the weights. */
 typedef struct WeightsFile {
     const char *uri, *key;
     Store *store;

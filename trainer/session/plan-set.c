@@ -15,7 +15,8 @@
 
 enum {
     KEY_MAX = 256,
-    LISTED_MAX = 1024, /* sets of one submission: a few, one for each kind of machine */
+    /* limit of a listing of a submission's sets; there are few, one for each kind of machine */
+    LISTED_MAX = 1024,
     /* pause before a set is read back, if two puts of one key may both succeed */
     READ_BACK_SEC = 2,
     PAUSE_MIN_MSEC = 100,
@@ -212,8 +213,8 @@ static int follow(const PlanSetNeeds *n, const char *key, char **ret, Error *err
 
 /* ---- all ranks ---- */
 
-/* Opens the device that makes plans, which also shows the kind of machine that they are for. *ret stays NULL if the
- * machine has no libraries. */
+/* Opens the device that makes plans. The device shows the kind of machine, which is part of `key`. *ret stays NULL if
+ * the machine has no libraries. */
 static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Error *err)
 {
     DeviceOptions options = *n->device;

@@ -28,7 +28,7 @@
 #include "trainer/link/daemon-link.h"
 
 typedef struct PlanSetNeeds {
-    Store *store; /* of checkpoint.uri */
+    Store *store; /* the store of checkpoint.uri */
     const char *submission;
     int rank;
     const DeviceOptions *device; /* the device that the rank computes on */

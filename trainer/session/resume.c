@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Finds out whether the manifest's folder is the job's own folder under another path (a link or another mount): then
- * the manifest can be read from both. */
+/* Finds out whether the manifest's folder is the job's own folder under another path (a link or another mount). If so,
+ * the manifest can also be read through the job's own path. */
 static int look_for_alias(Session *s, const char *resume_uri, Error *err)
 {
     _cleanup_free_ char *folder = strdup(resume_uri);

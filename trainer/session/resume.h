@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resume.h - a part of session.c: the checkpoint that a rank continues from, which is assigned or searched for, and its
- * folder.
+/* resume.h - a part of session.c: finds the checkpoint that a rank continues from (assigned, or searched for), restores
+ * the checkpoint, and locks the folder.
  *
  * Ownership: the session owns what it opens.
  * Errors:    as session_open().

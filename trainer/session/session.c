@@ -392,11 +392,11 @@ int session_join(Session *s, const char *address, const char *bind_address, Erro
 
 Session *session_free(Session *s)
 {
-    /* Keeps the session that a hanging device may use until the process ends; volatile, since no code reads it. */
+    /* Keeps, until the process ends, a session that a hanging device may use; volatile, since no code reads `kept`. */
     static _unused_ Session *volatile kept;
     if (!s)
         return NULL;
-    /* A grain may be in progress if something else has failed. */
+    /* After another failure the device may still compute a grain, and so use the session. */
     if (s->device && !device_is_idle(s->device)) {
         kept = s;
         return NULL;

@@ -5,7 +5,7 @@
  * state, canned grain. session_join() makes the rest: comms, the agreement of all ranks, checkpoint
  * writer, loader.
  *
- * Folder:    the defaults of its headers are Units: none. Threads: the training thread.
+ * Folder:    defaults of the headers here: Units: none. Threads: the training thread.
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.
@@ -25,7 +25,8 @@ typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
     /* The message of a daemon. A run without a daemon makes this message itself, and draws a submission. */
     const ChannelAssign *assign;
-    int64_t generation; /* 0, with `alone`: the generation after the highest in the folder */
+    /* 0, allowed only with `alone`: the session chooses the generation after the highest in the folder */
+    int64_t generation;
     /* A run without a daemon. It uses any GPU, and continues from the newest own checkpoint that verifies; if there is
      * none, it starts at step 0. */
     bool alone;
@@ -42,14 +43,15 @@ typedef struct Session {
     int64_t first_grain, n_grains; /* this rank's grains of each step */
     int64_t share;                 /* largest number of grains that any rank has in a step */
 
-    Store *store;           /* of checkpoint.uri */
+    Store *store;           /* the store of checkpoint.uri */
     CheckpointLocal *local; /* this node's copies of the store's checkpoints; NULL: none are kept */
     Manifest *resume;       /* manifest to continue from; NULL: step 0 of a new job */
-    bool resumes_own;       /* `resume` is in the folder where this job saves, under any path */
+    bool
+        resumes_own; /* `resume` is in the folder where this job saves, even if the two paths differ */
     bool adopts; /* `resume` was named by an operator (job start --resume), and is not a commit */
     bool changes_plans; /* the job's plans differ from those of the adopted `resume` */
     char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* plan changes of the history, for the manifests */
-    /* the store that holds `resume`: if a history of another folder is adopted, another store than `store` */
+    /* the store that holds `resume`; its URI differs from that of `store` if `resume` is in another folder */
     Store *resume_store;
     CheckpointSearch *search; /* the search that found `resume`; NULL: its URI was assigned */
     /* how many checkpoints the search has passed over and the log has named */
@@ -69,7 +71,7 @@ typedef struct Session {
     uint8_t *secret;        /* borrowed; wiped by session_join() */
     Rendezvous *rendezvous; /* only on rank 0 of a world of several ranks */
     Comm *train, *reports;
-    /* NULL: the world has one rank, or a rank of a version without this comm */
+    /* comm for sums and weights; NULL: the world has one rank, or a rank of a version without this comm */
     Comm *bulk;
     int unmet; /* 1 + the rank that this rank could not reach in session_join(); 0: none */
     /* LEAVING: the session ended in a search for values that are not finite; otherwise STARTING */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The times of the process's start, of which there is only one. */
+/* The times of this process's start. A process has only one start. */
 static uint64_t began, last; /* 0: no start is being timed */
 static char parts[512];
 

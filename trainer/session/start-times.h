@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start-times.h - logs how a start spends its time, from the beginning of the process to the end of its first step.
  *
+ * Units: seconds in the log. Errors: none.
  * Ownership: none; names are static.
- * Units:     seconds in the log.
- * Errors:    none.
  */
 #pragma once
 

@@ -2,8 +2,8 @@
 /* device-comm.c - see device-comm.h.
  *
  * Except on a CPU, a buffer is cut into parts. A row of pieces has one piece for each rank, and a part is the same
- * range of every piece of one row, so that each rank is dealt the same elements by parts as from the whole. While a
- * part is on the network, the next part is copied into the other piece of host memory. */
+ * range of every piece of one row, so cutting does not change which elements a rank is dealt. While a part is on the
+ * network, the next part is copied into the other piece of host memory. */
 
 #include "trainer/state/device-comm.h"
 
@@ -34,7 +34,7 @@ struct DeviceCommThread {
     pthread_cond_t changed;
     Comm *bulk;
     bool begun, done, quit; /* guarded by lock */
-    Run run;                /* only the thread uses it while begun and not done */
+    Run run;                /* only the thread uses this field while begun && !done */
     int result;
     Error error;
 };
@@ -92,8 +92,8 @@ static int call_comm(Run *run, void *data, size_t n, size_t piece, void *out, Er
     return r;
 }
 
-/* Part `i`: elements [begin, begin + width) of each piece of a row. Only a part of the last row may have fewer
- * elements. */
+/* A part of a call's elements: elements [begin, begin + width) of each piece of a row. All parts have as many elements,
+ * but a part of the last row may have fewer. */
 typedef struct Part {
     size_t ranks; /* number of pieces in a row; 1 for an all-reduce */
     size_t row, begin, width;

@@ -30,7 +30,7 @@ typedef struct DeviceCommCall {
     CommType type;        /* type of the elements of a sum */
     size_t element_bytes; /* 1 for an all-gather */
     void *data;           /* device memory */
-    /* numbers of elements: n in total; piece: as many as a rank is dealt at a time */
+    /* n: number of all elements; piece: number of elements that a rank is dealt at a time */
     size_t n, piece;
     /* host memory for the result of a reduce-scatter; NULL: the result is written to `data` */
     void *out;
@@ -67,8 +67,8 @@ int device_comm_finish(DeviceComm *dc, Error *err);
  * thread the collective has not run, and is dropped. Returns 0 if no collective was begun. */
 int device_comm_drop(DeviceComm *dc, Error *err);
 
-/* Return the call of a collective: a sum for all ranks, a sum of which each rank is dealt its pieces, or a gathering of
- * all ranks' pieces. */
+/* Each of these three functions returns the call of a collective: a sum for all ranks; a sum whose pieces are dealt to
+ * the ranks; a gathering of the pieces of all ranks. */
 DeviceCommCall device_all_reduce(CommType type, void *data, size_t n);
 DeviceCommCall device_reduce_scatter_dealt(CommType type, void *data, size_t n, size_t piece,
                                            void *out);

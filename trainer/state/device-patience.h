@@ -4,10 +4,7 @@
  * A device may hang. Every wait has a deadline, and memory that a lane may still use is not released, since the process
  * is about to end.
  *
- * Ownership: none.
- * Units:     microseconds.
- * Errors:    none.
- * Threads:   any.
+ * Ownership: none. Units: microseconds. Errors: none. Threads: any.
  *
  * Fault points: device.impatient.
  */

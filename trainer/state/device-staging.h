@@ -5,11 +5,10 @@
  * through page-locked memory, so that the host waits only for fences. The copies run after the work that LANE_COMPUTE
  * holds, and are done when the functions return.
  *
+ * Units: bytes. Threads: LANE_COMPUTE's.
  * Ownership: device_staging_new() gives the caller the object; it borrows the Device. Memory that a device that hangs
  *            may still use is kept until the process ends.
- * Units:     bytes.
  * Errors:    -ENOMEM; -ETIMEDOUT: the device did not reach a fence in DEVICE_TIMEOUT_USEC; those of the device.
- * Threads:   LANE_COMPUTE's.
  */
 #pragma once
 

@@ -41,5 +41,6 @@ bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWid
 
 uint32_t exponent_infinite(int64_t n_grains)
 {
-    return (uint32_t)(127 + 128 - ceil_log2(n_grains)) << 23; /* G = 1: infinity itself */
+    /* For one grain these are the bits of infinity. */
+    return (uint32_t)(127 + 128 - ceil_log2(n_grains)) << 23;
 }

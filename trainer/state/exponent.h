@@ -7,11 +7,9 @@
  * monotone and odd. So G Q <= limit proves that neither one value saturates nor any partial sum overflows, and all
  * ranks come to the same result from M only.
  *
- * Ownership: none.
+ * Ownership: none. Errors: none. Threads: any; pure.
  * Units:     maxima are the bit patterns of |g| as float: they order like the values, infinity and
  *            NaN above all finite ones. An exponent e stands for 2^e.
- * Errors:    none.
- * Threads:   any; pure.
  * Source:    docs/concepts/why-bits-repeat.md, "Reduction".
  */
 #pragma once

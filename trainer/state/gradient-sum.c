@@ -55,7 +55,7 @@ static int64_t shard_elements(const TrainState *state)
     return shard_slots(&state->layout, train_state_shards(state)) * state->layout.chunk_elements;
 }
 
-/* Returns the elements of a bucket: whole rows, with one chunk of each rank. */
+/* Returns the number of elements of a bucket, which has whole rows. A row has one chunk of each rank. */
 static int64_t bucket_elements(const TrainState *state, CommType type)
 {
     int64_t row = state->layout.chunk_elements * state->world_size;

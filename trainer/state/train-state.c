@@ -9,7 +9,7 @@
 #include <string.h>
 
 size_t train_state_piece_bytes = 8 << 20;
-static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* for the copy of one piece */
+static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* timeout for copying one piece */
 
 struct StateTraffic {
     float *pieces[2]; /* host memory for copies that are hashed; NULL until the first hash */
@@ -166,7 +166,7 @@ typedef struct HashPlace {
     int64_t at;
 } HashPlace;
 
-/* Starts the copy of the next piece. Returns its elements; 0: no piece is left. */
+/* Starts the copy of the next piece. Returns the number of elements of the piece; 0: no piece is left. */
 static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashPlace *place,
                            float *to)
 {
@@ -202,7 +202,7 @@ static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *h
     return 0;
 }
 
-/* Hashes device memory directly, which the host can read. */
+/* Hashes device memory without copying it, on a device whose memory the host can read. */
 static int hash_in_place(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
     Device *device = state->device;

@@ -51,7 +51,7 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
 /* Notes that copies of the present state are in progress until the fence is reached. */
 void train_state_copying(const TrainState *state, Fence copied);
-/* Makes work that is put on LANE_COMPUTE from now on run after the copies of train_state_copying(). */
+/* Work that is put on LANE_COMPUTE after this call runs after the copies of train_state_copying(). */
 void train_state_before_write(const TrainState *state);
 /* Returns how long the host has waited in train_state_before_write() for the newest copies. */
 uint64_t train_state_waited_usec(const TrainState *state);

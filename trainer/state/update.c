@@ -28,7 +28,8 @@ struct Update {
     DeviceComm dc;
     GradientSum *sum;
     int64_t n_tensors;
-    int64_t first, n_own, share; /* this rank's grains; share: the most grains of any rank */
+    /* first, n_own: this rank's grains; share: the most grains of any rank */
+    int64_t first, n_own, share;
     SumWidth width;
     uint32_t infinite; /* a maximum of at least this value counts as not finite */
 
@@ -51,9 +52,9 @@ struct Update {
     uint32_t *first_maxima;   /* global maxima of the pass that was redone */
     GrainReport *reports;     /* [world][share] */
     GrainReport *own_reports; /* [share] */
-    uint64_t *gathered;       /* [world][1 + slots]: a rank's flags, then its sums of squares */
+    uint64_t *gathered;       /* [world][1 + slots]: for each rank, flags, then sums of squares */
 
-    bool measuring; /* there is no history of maxima: this pass finds only the maxima */
+    bool measuring; /* no step before has left maxima, so this pass finds only the maxima */
     bool redone, collected, decided;
     bool device_failed; /* an error came from the device */
     int64_t n_added;    /* number of grains added in this pass, missing grains included */
@@ -197,8 +198,8 @@ int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err)
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
 }
 
-/* Waits for LANE_COMPUTE. Only this wait leaves a device idle, if no other work was put on the lane. Copies of a save
- * may continue. */
+/* Waits for LANE_COMPUTE. Only during this wait can the device become idle: if no further work was put on the lane.
+ * Copies of a save may continue. */
 static int wait_for_compute(Update *update, Error *err)
 {
     Device *device = update->state->device;
@@ -306,8 +307,9 @@ static int exchange_reports(Update *update, Error *err)
     return device_comm_timed(&update->dc, t, r);
 }
 
-/* Checks that some grain is reported as bad if a maximum counts as infinite, and that every reported tensor exists.
- * Otherwise a report would be read past the list's end, or would end this process in exponent.c. */
+/* Checks that every reported tensor exists: otherwise this rank would read past the end of its list of tensors. Also
+ * checks that some grain is reported as bad if a maximum counts as infinite: otherwise an assertion in exponent.c would
+ * end this process. */
 static int check_reports(const Update *update, Error *err)
 {
     const int world = update->state->world_size;

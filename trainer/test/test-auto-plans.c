@@ -129,7 +129,7 @@ static void await_stop(const Rank *rank)
 
 /* ---- one set ---- */
 
-/* The sets that were seen, each with the digest of a job of one rank that names the set. */
+/* The sets that the tests have seen. digest: the result of a job of one rank whose train.plans names the set. */
 static struct {
     char *text;
     Hash digest;
@@ -226,8 +226,8 @@ static void a_submission_has_one_set(void **unused)
         assert_true(n_sets > 1); /* a job that tunes by itself has another set */
 }
 
-/* Rank 0 of a replaced world has made a set, and wants to put it after another world has put one: it uses that other
- * set. */
+/* Rank 0 of a replaced world has made a set. Before rank 0 puts its set, another world puts another set: rank 0 then
+ * uses the other world's set. */
 static void what_lies_there_wins(void **unused)
 {
     (void)unused;
@@ -446,8 +446,8 @@ static Hash adopted(const char *text, const ChannelMessage *from, int64_t genera
     return life.digest;
 }
 
-/* A new job that names a set uses it from the manifest on, which was made with another set, and the job's manifests
- * record this. A job that names no set, and a job that continues by itself, keep the set that they have. */
+/* A new job continues from a manifest that was made with another set. If the job names a set, the job computes with the
+ * named set, and its manifests record the change. A job that names no set keeps the manifest's set. */
 static void a_named_set_takes_the_manifests_place(void **unused)
 {
     (void)unused;
@@ -492,7 +492,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_null(strstr(same_manifest, "plan_changes"));
     assert_true(hash_equal(adopted(keeps, &from, 1, true, &saved), sets[0].digest));
 
-    /* The same is true if the new job saves into the folder of the manifest, and so takes it over. */
+    /* A job that saves into the folder of the manifest, and so takes the folder over, uses the named set, too. */
     _cleanup_free_ char *own = job_with("first", one);
     ranks_submission = "fedcba9876543210fedcba9876543210";
     assert_true(hash_equal(adopted(own, &from, 2, true, &saved), changed));

@@ -23,7 +23,7 @@ static void each_error_has_its_price(void **unused)
         {-EINVAL, EXIT_NEVER_RETRY},
         /* a later start may succeed */
         {-EAGAIN, EXIT_RETRY},
-        /* the device is broken; also all unknown errors */
+        /* the device is broken; an unknown error counts as a broken device, too */
         {-EIO, EXIT_DEVICE_FAULT},
         {-ETIMEDOUT, EXIT_DEVICE_FAULT},
         {-ENXIO, EXIT_DEVICE_FAULT},
@@ -34,7 +34,8 @@ static void each_error_has_its_price(void **unused)
         assert_int_equal(device_exit_code(cases[i].r), cases[i].code);
 }
 
-/* The daemon reports a death by SIGABRT in the same way, whether or not it has received the rank's error message. */
+/* EXIT_ABORTED is equal to the code of a death by SIGABRT. So the daemon reports the same code, whether or not it has
+ * received the rank's error message. */
 static void aborted_is_the_signal(void **unused)
 {
     (void)unused;

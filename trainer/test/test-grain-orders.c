@@ -23,7 +23,7 @@ typedef struct Bench {
     Device *device;
     Network *network;
     GrainWork *work;
-    size_t n_bytes;              /* of weights, and of gradients */
+    size_t n_bytes;              /* size of all weights, and of one grain's gradients */
     float *weights, *gradients;  /* device memory; gradients of all grains */
     double *losses;              /* device memory */
     float *host_weights, *found; /* host memory */

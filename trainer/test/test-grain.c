@@ -28,7 +28,7 @@ typedef struct Bench {
     GrainWork *work;
     float *weights, *gradients;
     double *loss;
-    size_t n_bytes; /* of weights, and of gradients */
+    size_t n_bytes; /* size of `weights`, and also of `gradients` */
 } Bench;
 
 static Bench bench_open_of(const char *train, int grain)
@@ -365,8 +365,8 @@ static void assert_same_bytes(const Bench *b, const void *x, const void *y, size
     free(wanted);
 }
 
-/* Adds two grains to a sink: by the tape, and as plain gradients that are counted afterwards. The two sums must be
- * equal. */
+/* Computes two grains in two ways: the tape adds their gradients to the sink of `found`, and state_count() adds their
+ * plain gradients to the sink of `wanted`. Both sinks must then have the same bytes. */
 static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const int32_t *exponents)
 {
     Bowl found = bowl_open(b, kind, bits, exponents), wanted = bowl_open(b, kind, bits, exponents);
@@ -418,7 +418,8 @@ static void every_sink_takes_what_plain_gradients_are(void **unused)
 
 /* ---- a planted bug ---- */
 
-static bool planted; /* a sink gets other numbers than the plain gradients */
+/* if true, the wrapper below gives a sink a wrong tensor index */
+static bool planted;
 
 void __real_gradient_take(Device *device, const GradientForm *form, const void *gradient,
                           const GradientPlace *place, const GradientSink *sink);

@@ -156,8 +156,8 @@ static void a_rank_that_hangs_blames_its_device(void **unused)
     }
 }
 
-/* The update after a save waits on the device for the copies, and so hangs behind them; the save fails, too. After the
- * last save there is no update, so only the save fails. The error is the device's, not the store's. */
+/* The copies of a save hang on the device. The next update waits for the copies, so it hangs, too. After the last save
+ * there is no update, so only the save fails. In both cases the error is the device's, not the store's. */
 static void a_saves_copy_that_hangs_is_the_devices(void **unused)
 {
     (void)unused;
@@ -212,7 +212,8 @@ static int run_alone(const char *job, const char *fault)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* If a store gave the same errors, the checkpoint would be passed over. */
+/* A checkpoint is not passed over because of errors of the device. The same errors of a store would mean a bad
+ * checkpoint. */
 static void a_device_that_fails_in_a_restore_blames_no_checkpoint(void **unused)
 {
     (void)unused;

@@ -189,8 +189,8 @@ static void stages_are_coalesced(void **unused)
     assert_true(n <= 3 + (int64_t)(took / (50 * USEC_PER_MSEC)));
 }
 
-/* Returns how a process ends that receives `first` in assign, then `second` in alive (0: no such message), and then
- * runs for msec. */
+/* Starts a process that receives the time `first` in `assign` and then, unless `second` is 0, the time `second` in
+ * `alive`. The process then runs for msec. Returns its exit code, or minus the signal that killed the process. */
 static int end_of(uint64_t first, uint64_t second, int msec)
 {
     fflush(NULL);

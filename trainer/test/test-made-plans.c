@@ -170,9 +170,9 @@ static void a_set_is_made(void **unused)
     }
 }
 
-/* The fake libraries report these times of their engines and algorithms, whatever the clock shows. The fastest
- * deterministic algorithm is chosen, or an algorithm that needs less workspace and is hardly slower. Engine 2, and id 1
- * with split products, need a workspace. */
+/* The fake libraries report the times in `value` for their engines and algorithms, whatever the clock shows. sdtrainer
+ * chooses the fastest deterministic algorithm, or an algorithm that is hardly slower and needs less workspace. Engine 2
+ * needs a workspace, and so does id 1 with split products. */
 static void the_fastest_is_taken(void **unused)
 {
     (void)unused;
@@ -636,7 +636,7 @@ static void a_failing_product_ends_the_rank(void **unused)
                "GPU emulator: linear bf16 ");
     assert_int_equal(unsetenv("FAKE_CUBLASLT_FAIL"), 0);
 
-    /* The GPU is at fault although nothing has run yet: an exit code that ends the job would let one node end it. */
+    /* The GPU counts as at fault although nothing has run yet: otherwise one bad node could end the job. */
     assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", "cublasLtCreate", 1), 0);
     expect_run(text, EXIT_DEVICE_FAULT, "cuBLASLt gives no handle: CUBLAS_STATUS_EXECUTION_FAILED",
                "GPU emulator: ");

@@ -92,7 +92,7 @@ static uint64_t far_bytes(const StreamSize *size, bool compressed, const char *c
     return plan.bytes[MEMORY_DATA] + plan.bytes[MEMORY_LIBRARIES];
 }
 
-/* A rank never holds more of its data than there are. */
+/* A plan never counts more data than the job's stream has. */
 static void small_data_need_little(void **state)
 {
     (void)state;

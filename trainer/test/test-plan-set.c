@@ -12,7 +12,7 @@
 
 #define KEY "plans/auto-one-plain.json"
 #define MADE "{\"plain\":true,\"version\":1}"
-/* the other world's set, which differs in its bytes */
+/* the other world's set: the JSON of MADE, written with one more space */
 #define THEIRS "{\"plain\":true, \"version\":1}"
 
 static char folder[] = "/tmp/test-plan-set-XXXXXX";
@@ -60,14 +60,14 @@ static void expect_taken(bool atomic, const char *point, const char *taken, cons
     (void)store_free(store);
 }
 
-/* Rank 0 takes the set that exists when it puts its own. */
+/* If another set exists when rank 0 puts its own set, rank 0 takes the other set. */
 static void a_set_put_before_wins(_unused_ void **state)
 {
     expect_taken(true, "plans.made", THEIRS, THEIRS);
 }
 
-/* Both ranks have found no set, and the later put remains: the rank 0 that has put the earlier set takes the later
- * set. */
+/* The store has no put-if-absent. After this rank 0 has put its set, the other world's rank 0 puts another set under
+ * the same key. This rank 0 then takes the other set, which remains. */
 static void the_later_of_two_puts_wins_where_both_are_done(_unused_ void **state)
 {
     expect_taken(false, "plans.put", THEIRS, THEIRS);

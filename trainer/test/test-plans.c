@@ -165,7 +165,7 @@ static void ranks_that_choose_otherwise_do_not_train_together(void **unused)
     assert_int_equal(rank_end(&ranks[1]), EXIT_NUMERICS);
 }
 
-/* Only a daemon that confuses two submissions could give ranks two jobs. */
+/* Ranks of one world can get different jobs only if a daemon confuses two submissions. */
 static void ranks_of_two_jobs_tell_the_key(void **unused)
 {
     (void)unused;

@@ -236,6 +236,26 @@ static void ends_when_refused(void **unused)
     assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
+/* A job that begins anew in the folder of another submission ends with the code that says whose fault it is. */
+static void another_jobs_folder_is_not_its_own(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "taken", "");
+    ranks_submission = "0123456789abcdef0123456789abcdef";
+    start_alone(text, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank->fd = fd_close(rank->fd);
+    assert_int_equal(rank_end(rank), EXIT_RETRY);
+
+    ranks_submission = "fedcba9876543210fedcba9876543210";
+    start_alone(text, 1, NULL);
+    ChannelMessage error = rank_expect(rank, CHANNEL_ERROR);
+    ranks_submission = "";
+    assert_int_equal(error.exit_code, EXIT_NOT_OWNER);
+    assert_int_equal(rank_end(rank), EXIT_NOT_OWNER);
+}
+
 static void ends_with_its_daemon(void **unused)
 {
     (void)unused;
@@ -251,7 +271,7 @@ static void ends_with_its_daemon(void **unused)
     assert_int_equal(rank_end(rank), EXIT_RETRY);
     start_alone(text, 1, NULL);
     (void)rank_expect(rank, CHANNEL_SAVED);
-    rank->fd = fd_close(rank->fd); /* the channel ends instead of an answer */
+    rank->fd = fd_close(rank->fd); /* the daemon closes the channel before it answers */
     assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
@@ -358,7 +378,7 @@ static void what_is_not_finite_stops_all_alike(void **unused)
     poison("poisoned-first", 0, "loop.nan=eio@5,device.broken=eio@*", "grain 0");
 }
 
-/* Runs a job whose weights grow 99 times with each step. */
+/* Runs a job whose weights grow about 99-fold in each step (weight decay with lr 10), until the job fails. */
 static ChannelMessage diverge(const char *name, const char *fault)
 {
     static const char usual[] = "\"lr\": 1e-3, \"warmup_steps\": 2",
@@ -599,6 +619,7 @@ int main(void)
         cmocka_unit_test_teardown(counts_how_long_training_waits_for_saves, ranks_end),
         cmocka_unit_test_teardown(catches_up_after_a_failed_save, ranks_end),
         cmocka_unit_test_teardown(ends_when_refused, ranks_end),
+        cmocka_unit_test_teardown(another_jobs_folder_is_not_its_own, ranks_end),
         cmocka_unit_test_teardown(ends_with_its_daemon, ranks_end),
         cmocka_unit_test_teardown(says_what_is_wrong, ranks_end),
         cmocka_unit_test_teardown(three_ranks_train_the_same, ranks_end),

@@ -211,7 +211,7 @@ static void serve(RanksLife *life, int number)
         life->done[number] = true;
         life->n_done++;
         break;
-    case CHANNEL_ERROR: /* from a peer of a rank that was killed */
+    case CHANNEL_ERROR: /* sent by a peer of a rank that was killed */
         if (m.exit_code != EXIT_PEER_LOST)
             fail_msg("rank %d: %s", number, m.text);
         life->lost = true;

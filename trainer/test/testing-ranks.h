@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-ranks.h - for tests: real trainers under a daemon that the test plays over a socketpair.
  *
+ * Units: steps. Threads: the main thread.
  * Ownership: rank_start() fills a Rank, rank_end() empties it; ranks_end() kills all other ranks.
- * Units:     steps.
  * Errors:    a failed cmocka assertion.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -33,7 +32,7 @@ extern bool ranks_adopt;             /* an operator has named the manifest that 
 /* Reads facts about the job's data, like a submission: all ranks that are assigned a job receive them. */
 void ranks_look_at_data(const char *text);
 
-/* Starts sdtrainer. fault: SDTRAIN_FAULT for it, or NULL. */
+/* Starts sdtrainer. fault: SDTRAIN_FAULT of the new process, or NULL. */
 void rank_start(Rank *rank, const char *fault);
 /* Waits until the rank sends a message or ends. Returns whether it has ended. */
 bool rank_is_gone(const Rank *rank);
@@ -55,7 +54,7 @@ typedef struct RanksLife {
     int n_done;
     bool done[RANKS_MAX];
     bool lost;
-    Hash digest; /* of all ranks that are done */
+    Hash digest; /* the digest that each rank that is done has reported */
     /* the newest checkpoint, which the daemon has committed; type 0: none yet */
     ChannelMessage saved;
 } RanksLife;

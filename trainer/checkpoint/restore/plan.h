@@ -45,9 +45,9 @@ typedef struct RestorePlan {
 void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manifest, Error *err,
                RestorePlan *ret);
 void plan_clear(RestorePlan *plan);
-/* Plans all weight files of that kind. */
+/* Plans to read all weight files of the kind. */
 int plan_weights(RestorePlan *plan, ObjectKind kind);
-/* Plans the object that holds the device's plans; without one the plan stays empty. */
+/* Plans to read the object with the device's plan set. A checkpoint without such an object leaves *plan empty. */
 int plan_device_plans(RestorePlan *plan);
 /* Plans a whole restore: small objects, then the weights, then the chunks that this rank keeps. */
 int plan_state(RestorePlan *plan, const TrainState *state);

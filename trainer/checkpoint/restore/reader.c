@@ -6,7 +6,7 @@
 
 enum { SLOTS = 16 };
 
-size_t reader_piece_bytes = 8 << 20; /* one part on S3, which S3 serves well */
+size_t reader_piece_bytes = 8 << 20; /* S3 serves reads of this size well */
 
 typedef struct ReaderSlot {
     ReaderPiece piece;

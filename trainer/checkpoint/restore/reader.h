@@ -4,11 +4,10 @@
  * With one request at a time, each request would wait for a round trip of the network. So a range is read in pieces,
  * and while the caller uses one piece, up to 15 further pieces are being read.
  *
+ * Units: bytes. Threads: one.
  * Ownership: reader_new() gives the caller a Reader, which borrows the store, the local copies, the device
  *            and the ranges. A piece's data are the caller's until the next call.
- * Units:     bytes.
  * Errors:    as store_get_range(); from a local copy also -errno of the file.
- * Threads:   one.
  */
 #pragma once
 
@@ -23,7 +22,8 @@ extern size_t reader_piece_bytes;
 
 typedef struct ReaderRange {
     char key[READER_KEY_MAX];
-    uint64_t offset, n_bytes; /* of the object; at least one byte */
+    /* the bytes of the object that the range covers; n_bytes is at least 1 */
+    uint64_t offset, n_bytes;
     /* The range is read from the local copy. The caller may change this field before it rewinds to the range. */
     bool local;
 } ReaderRange;

@@ -22,7 +22,7 @@
 #include <string.h>
 
 enum { TRIES = 3, NOISY_TRIES = 12 };
-static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* for a piece to reach the device */
+static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* timeout for sending a piece */
 
 /* The destination of restored weights: device memory of a state, or plain host memory. */
 typedef struct RestoreTarget {
@@ -41,12 +41,12 @@ typedef struct Restore {
     char *header;                    /* owned; of the weight file being read */
     char *text;                      /* buffer for the only PART_TEXT; NULL: texts are not kept */
     LocalFile mended;                /* a new local copy of the object being read */
-    size_t failed_part;              /* the part that `tries` and `all_tries` count */
-    Hash found;                      /* of the object or chunk that was checked last */
+    size_t failed_part;              /* index of the part whose failures are counted */
+    Hash found;                      /* hash of the object or chunk checked last */
     Hash wrong;                      /* hash of the object or chunk that failed last */
-    int tries;                       /* how often in a row the part had the hash `wrong` */
-    int all_tries;                   /* how often the part had any wrong hash */
-    uint64_t n_bytes, n_local_bytes; /* bytes read: all, and those from local copies */
+    int tries;                       /* how often in a row failed_part had the hash `wrong` */
+    int all_tries;                   /* how often failed_part had any wrong hash */
+    uint64_t n_bytes, n_local_bytes; /* bytes read: in all, and from local copies */
     Error *err;
 } Restore;
 

@@ -132,7 +132,7 @@ static AllocLife life_of_restore(unsigned n, void *arg)
     if (r == 0)
         r = checkpoint_restore(store, NULL, m, state, &err);
     (void)alloc_struck();
-    /* A checkpoint that cannot be verified is invalidated. A lack of memory must not lead to that. */
+    /* A lack of memory must not look like a bad checkpoint, since a bad checkpoint is invalidated. */
     if (r < 0) {
         if (r == -ENOMEM && err.text[0])
             return ALLOC_FAILED;

@@ -24,8 +24,8 @@ static void test_kill_alone(void **unused)
         crash_everywhere(points[i], 1, 0, 1);
 }
 
-/* Kills one rank of two: the other rank must not hang. Only every seventh visit is tested, since a world takes longer
- * to start. */
+/* Kills one rank of two: the other rank must not hang. Only every seventh visit is tested, since a world of two ranks
+ * starts more slowly than one rank. */
 static void test_kill_one_of_two(void **unused)
 {
     (void)unused;

@@ -272,8 +272,7 @@ static void test_refused_metrics(void **state)
     assert_int_equal(checkpoint_restore(l.store, NULL, m, l.state, &err), 0);
 
     /* Metrics are refused once, and still wait when there are enough segments for a merge: then the merge waits,
-     * too. */
-    /* wait, since the writer's thread reads what fault_open() writes */
+     * too. fault_open() changes memory that the writer's thread reads, so the test first waits for the writer. */
     while (checkpoint_busy(l.writer))
         (void)usleep(1000);
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@*", 1); /* cannot fail for a valid name */
@@ -287,7 +286,7 @@ static void test_refused_metrics(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *waits = life_manifest(&l, &last);
     assert_int_equal(waits->n_segments, m->n_segments + 13);
-    /* wait, since the writer's thread reads what fault_open() writes */
+    /* fault_open() changes memory that the writer's thread reads, so the test first waits for the writer */
     while (checkpoint_busy(l.writer))
         (void)usleep(1000);
     /* cannot fail for a valid name */
@@ -423,10 +422,10 @@ static void test_merged_metrics(void **state)
     assert_int_equal(publish(&l, m), 0);
     assert_text(&l, "metrics.jsonl", to_300);
 
-    /* No other segments exist than those in the lists of 100, 200, 299 and 300; the last two lists are alike. */
+    /* Only segments exist that the manifests of steps 100, 200, 299 or 300 list; 299 and 300 have similar lists. */
     assert_true(count_objects(&l, "metrics/") <= old->n_segments + 3 * METRICS_FAN_IN * 2);
 
-    /* A segment that is lost when it is merged is a gap inside the merged object. */
+    /* If a segment is lost before a merge that needs it, the merged object lacks the lines of that segment. */
     life_end(&l);
     life_begin(&l, *state, 2);
     life_resume(&l, &last);
@@ -507,7 +506,7 @@ static void test_orphans(void **state)
     put_text(&l, "step-5/notes.txt", "somebody's own");
     (void)life_commit(&l, 29, 21);
     checkpoint_writer_free(TAKE_PTR(l.writer));         /* waits for the end of retention */
-    assert_int_equal(count_objects(&l, "metrics/"), 4); /* also the segment of step 30 */
+    assert_int_equal(count_objects(&l, "metrics/"), 4); /* the segment of step 30 still exists */
     l.writer = testing_writer(&fixture, l.store, l.comm, 2, 0);
     life_resume(&l, &twenty);
     (void)life_commit(&l, 30, 21); /* reaches the step of the invalidated checkpoint */

@@ -312,7 +312,7 @@ static void test_taken_over(void **unused)
     assert_whole("60.2 50.2");
     end(&a);
 
-    /* The same --resume does not take the folder again from a job that took it over later. */
+    /* If another job has taken the folder over, the same --resume does not take the folder back. */
     Life c = begin(three, 1, OWNER_TAKES_ONCE);
     assert_int_equal(claim(&c), 3);
     Life again = begin(two, 2, OWNER_TAKES_ONCE);
@@ -361,8 +361,9 @@ static void test_recover_takes_over_once(void **unused)
     end(&c);
 }
 
-/* If nothing else shows whether a run is over, the run records this at its end: then the next run needs no operator. An
- * operator is still needed after a run that was killed, if the record is another run's, and for a job of a cluster. */
+/* Without a lock, a run records its end in the folder, so that the next run can take the folder over without an
+ * operator. An operator is still needed if the run was killed, if the record is another run's, or if a job of a cluster
+ * wants the folder. */
 static void test_run_that_has_closed(void **unused)
 {
     (void)unused;
@@ -574,7 +575,7 @@ static void test_damaged_owner(void **unused)
     write_file("owner/1234567", "");
     write_file("owner/2x", "");
     a = begin(one, 3, OWNER_TAKES_ANY);
-    assert_int_equal(claim(&a), 2); /* these other files are not claims */
+    assert_int_equal(claim(&a), 2); /* the four files written above are not claims */
     end(&a);
 }
 

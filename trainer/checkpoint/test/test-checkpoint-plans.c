@@ -20,7 +20,7 @@ static Fixture fixture;
 typedef struct Saved {
     Store *store;
     Manifest *manifest;
-    char path[256]; /* of the checkpoint's folder */
+    char path[256]; /* path of the checkpoint's folder */
 } Saved;
 
 /* wanted: the device's plans; NULL: the device has none. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-room.c - a store that is full of this job's own old checkpoints: which checkpoints are removed and
- * kept when a folder is claimed and when a save fails for lack of space, and the texts of the errors. */
+ * kept when a folder is claimed and when a save fails for lack of space, and the texts of the errors. Also tests that a
+ * writer leaves no memory allocated. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/test/testing-leaks.h"
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"
 #include "store/test/testing-far.h"
@@ -139,8 +141,8 @@ static void assert_kept(const char *uri, const char *expected)
 
 /* ---- at a claim ---- */
 
-/* A checkpoint was committed, but its writer died before it received the answer and removed anything. The next claim
- * removes the oldest checkpoint. */
+/* A checkpoint was committed, but its writer died before it received the answer, and so removed no old checkpoint. The
+ * next claim removes the oldest checkpoint. */
 static void test_claim(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -171,7 +173,7 @@ static void test_claim_beside_a_commit_without_an_answer(void **state)
     l = life_begin(*state, 2);
     life_resume(&l, &last);
     life_claim(&l);
-    assert_kept(*state, "15 10 6"); /* 15 is kept, but does not count as one of the newest two */
+    assert_kept(*state, "15 10 6"); /* step 15 is kept beside the newest two other checkpoints */
     full = -ENOSPC;
     assert_int_equal(life_try(&l, 12).phase, CHECKPOINT_FAILED);
     assert_kept(*state, "15 10 6");
@@ -219,7 +221,7 @@ static void test_claim_in_a_save(void **state)
 
     l = life_begin(*state, 2);
     life_resume(&l, &last);
-    full = -EIO; /* not an error for lack of space */
+    full = -EIO; /* this error does not mean a lack of space */
     assert_int_equal(life_try(&l, 16).phase, CHECKPOINT_FAILED);
     assert_kept(*state, "15 10");
     life_end(&l);
@@ -303,7 +305,7 @@ static void test_needed_by_the_first(void **state)
     Life l = life_begin(*state, 1);
     const uint64_t about = room_measure(l.writer).next_bytes;
     const CheckpointResult first = life_save(&l, 1);
-    assert_in_range(first.n_bytes, about, about + 8192); /* plus headers; there are no plans */
+    assert_in_range(first.n_bytes, about, about + 8192); /* `about` does not count the headers */
     life_end(&l);
 }
 
@@ -356,6 +358,17 @@ static void test_free_bytes(void **state)
     assert_int_equal(store_free_bytes(far_store, &found, &err), -EOPNOTSUPP);
 }
 
+static void live_once(void *uri)
+{
+    Life l = life_begin(uri, 1);
+    life_claim(&l);
+    (void)life_commit(&l, 5);
+    life_end(&l);
+}
+
+/* A writer gives back the memory of its claim, its history and what retention has read. */
+static void test_nothing_stays_in_memory(void **state) { leaks_none(live_once, *state); }
+
 static int setup(void **state)
 {
     char folder[] = "/tmp/test-room-XXXXXX";
@@ -385,7 +398,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_needed_by_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_looks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_stays_in_memory, setup, teardown),
     };
+    (void)mallopt(M_ARENA_MAX, 1); /* leaks_none() sees the memory of all threads then */
     log_set_level(LOG_LEVEL_ERROR);
     far_begin();
     fixture_open(FIXTURE_SMALL, &fixture);

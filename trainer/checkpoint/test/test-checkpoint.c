@@ -192,6 +192,7 @@ static void test_blocking(void **unused)
             assert_true(
                 hash_equal(lent->result[0].digest, testing_digest(&fixture, c.step, c.ema_active)));
             assert_true(lent->result[0].blocked_usec >= lent->result[0].write_usec);
+            assert_true(lent->result[0].write_usec > 0 && copied->result[0].write_usec > 0);
             check_same_objects(copied, lent);
             _cleanup_(store_freep) Store *store = NULL;
             _cleanup_(manifest_freep) Manifest *m = read_result(&lent->result[0], &store);
@@ -595,7 +596,7 @@ static void test_failed_save(void **unused)
         }
         assert_true(c->saved_again);
         assert_int_equal(count_checkpoints(c->uri), 1);
-        assert_int_equal(count_objects(c->uri), n_objects); /* only objects of the second try */
+        assert_int_equal(count_objects(c->uri), n_objects); /* the objects of the second try */
         clear_store();
     }
 }

@@ -75,7 +75,7 @@ static int play_save(void *arg, PlayedCall call, void *data, size_t n_bytes, siz
     return 0;
 }
 
-/* Saves as the other rank of the world of two. */
+/* Saves as the rank that is not peer.rank, in a world of two ranks; the messages of peer.rank are played. */
 static CheckpointResult save_beside(Peer peer)
 {
     Error err = ERROR_INIT;

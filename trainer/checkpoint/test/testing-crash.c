@@ -19,8 +19,8 @@
 enum { SAVES = 2, VISITS_MAX = 1000, LIFE_SEC = 120 };
 
 static Fixture fixture;
-static char folder[64]; /* of the record, and of the store if the store is files */
-static char base[256];  /* URI; each case has a store of its own below it */
+static char folder[64]; /* has the record and, if the store is files, the store */
+static char base[256];  /* each case has its own store below this URI */
 static char uri[320];   /* URI of this case's store */
 static int n_cases;
 static bool of_files;
@@ -350,7 +350,7 @@ void crash_two_generations(void)
 
 void crash_open(const char *where, FixtureSize size)
 {
-    /* Uses memory if possible: SIGKILL loses no written data, synced or not. */
+    /* The folder is in memory if possible: a process that ends by SIGKILL loses no written data, synced or not. */
     (void)snprintf(folder, sizeof(folder), "%s/test-crash-%d",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
     of_files = !where;

@@ -24,7 +24,7 @@ void crash_blocking(bool yes);
 /* Kills rank `rank` of `size` in life 2. Returns false if life 2 ends before that many visits. ret_unfinished: how many
  * puts the kill left unfinished in the store; may be NULL. */
 bool crash_case(const char *point, int visit, int rank, int size, size_t *ret_unfinished);
-/* Kills at visit 1, 1 + stride, ... until life 2 survives. */
+/* Calls crash_case() for visit 1, 1 + stride, ... of the fault point, until life 2 survives. */
 void crash_everywhere(const char *point, int stride, int rank, int size);
 /* Two generations continue from one checkpoint at the same time, and only the newer one may commit. */
 void crash_two_generations(void);

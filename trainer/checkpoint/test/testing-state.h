@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-state.h - for tests: training states in which every number is a function of (step, index).
  *
+ * Units: elements, steps. Threads: one.
  * Ownership: fixture_open() fills a Fixture that fixture_close() empties.
- * Units:     elements, steps.
  * Errors:    world_check() ends the process.
- * Threads:   one.
  */
 #pragma once
 

@@ -203,7 +203,7 @@ static void an_abort_is_told_apart(void **state)
         assert_int_equal(call(&other, i, 2, &err), -ECANCELED);
         assert_int_equal(noted.aborts, 1);
     }
-    Comm done = fresh(); /* an abort cannot fail a call that has succeeded */
+    Comm done = fresh(); /* an abort does not change the result of a call that has succeeded */
     aborted_meanwhile = &done;
     assert_int_equal(call(&done, 0, 2, &err), 0);
     assert_int_equal(call(&done, 0, 2, &err), -ECANCELED);

@@ -181,7 +181,8 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
     }
 }
 
-static Shared *meeting; /* only on rank 1; NULL after rank 1 passed the gate */
+/* set on rank 1 until rank 1 passes the gate; otherwise NULL */
+static Shared *meeting;
 
 static void note_that_we_met(const struct pollfd *fds, nfds_t n)
 {

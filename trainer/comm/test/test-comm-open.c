@@ -156,7 +156,7 @@ static void each_call_of_the_mesh_may_fail(void **state)
 {
     (void)state;
     const CommOptions options = options_of(1, 3);
-    /* the opening makes three calls of the mesh: one makes it, two adopt ranks */
+    /* opening makes three calls of gloo-shim.h: one makes the mesh, and two adopt ranks */
     for (size_t k = 1; k <= 4; k++) {
         Error err = ERROR_INIT;
         Comm *comm = NULL;
@@ -210,7 +210,7 @@ static void each_rank_says_that_it_knows_of_the_bulk_comm(void **state)
     mesh_store.answer = -ECONNREFUSED;
     assert_int_equal(bulk_offer(&options, &err), -ECONNREFUSED);
     assert_int_equal(unmet, 1);
-    /* an earlier process of this rank has set the key; rank 0 answers, so it is not blamed */
+    /* an earlier process of this rank has set the key; rank 0 answers, so rank 0 is not blamed */
     mesh_store.answer = -EEXIST;
     const CommOptions again = options_of(1024, 1025);
     assert_int_equal(bulk_offer(&again, &err), -EEXIST);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-connector-limits.c - connecting ranks: 257 and 1,025 of them, callers that claim a rank
- * beyond the world, a rank that connects twice, a missing rank, and repeated calls. */
+/* test-connector-limits.c - connects the ranks of worlds of 257 and 1,025 ranks. Also tests callers that
+ * claim a rank beyond the world, a rank that connects twice, a missing rank, and repeated calls. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -229,6 +229,45 @@ static void answer_call(int fd, int turn)
         assert_int_equal(send(fd, reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
 }
 
+static short waited_for[16];
+static size_t n_waits;
+
+static void note_wait(const struct pollfd *fds, nfds_t n)
+{
+    if (n == 2 && n_waits < ELEMENTSOF(waited_for))
+        waited_for[n_waits++] = fds[1].events;
+}
+
+/* A caller waits until it is connected, and then for what the called process sends. A caller that also woke because it
+ * may send would not sleep while the called process is busy. */
+static void a_caller_sleeps_until_it_is_answered(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    char address[ADDRESS_MAX];
+    const CommOptions one = options_of(1, 2);
+    Holder holder = {.meeting = open_meeting(&one), .usec = MINUTE};
+    pthread_t thread;
+    int listener;
+    assert_int_equal(address_listen("127.0.0.1", 8, &listener, address, &err), 0);
+    assert_int_equal(fcntl(listener, F_SETFL, 0), 0);
+    assert_int_equal(connector_call(holder.meeting, 0, address, &err), 0);
+    clock_hooks.before_poll = note_wait;
+    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    answer_call(fd, 4);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    clock_hooks.before_poll = NULL;
+    assert_int_equal(holder.r, 0);
+    assert_true(n_waits >= 2);
+    for (size_t i = 0; i < n_waits; i++)
+        assert_int_equal(waited_for[i], i == 0 ? POLLOUT : POLLIN);
+    (void)close(fd);
+    (void)close(listener);
+    (void)connector_free(holder.meeting);
+}
+
 static void a_call_is_made_again_until_it_is_answered(void **state)
 {
     (void)state;
@@ -368,6 +407,7 @@ int main(void)
         cmocka_unit_test(rank_0_meets_257_and_1025_ranks),
         cmocka_unit_test(a_rank_that_comes_twice_is_one_rank),
         cmocka_unit_test(a_rank_that_is_missing_is_named),
+        cmocka_unit_test(a_caller_sleeps_until_it_is_answered),
         cmocka_unit_test(a_call_is_made_again_until_it_is_answered),
         cmocka_unit_test(a_rank_that_has_gone_is_named),
         cmocka_unit_test(strangers_that_are_left_cost_nothing),

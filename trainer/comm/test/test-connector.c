@@ -239,8 +239,8 @@ typedef struct Apart {
 static Apart *apart;
 static int apart_rank;
 
-/* Passes the gate when rank 1 has connected with rank 0, and when rank 2, which the store has
- * dropped, pauses. */
+/* Passes the gate once in this process: in rank 1 when rank 1 has connected with rank 0, in rank 2
+ * when rank 2 pauses because the store has dropped its connection. */
 static void note_what_was_seen(const struct pollfd *fds, nfds_t n)
 {
     static bool seen;

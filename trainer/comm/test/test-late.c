@@ -330,7 +330,7 @@ static void stand_still_until_the_last_row(void)
     stood_still = true;
 }
 
-/* Makes only the second reading late. */
+/* Before the second reading of the clock, waits until the last row begins to arrive. Only that reading is late. */
 static void be_late_once(void)
 {
     clock_be_in_time();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-limits.c - a rendezvous store whose tables are full: at the bound an accepted connection
- * stays, and a refused one gets an error; also slow connections, and a process that has too few
- * descriptors. */
+/* test-limits.c - a rendezvous store whose tables are full: accepted connections stay, and further
+ * requests and connections are refused. Also tests slow connections, and a process that has too
+ * few descriptors. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -136,7 +136,7 @@ static void no_rank_that_waits_makes_way(void **state)
         _cleanup_(rendezvous_freep) Rendezvous *store = open_store(world);
         for (int i = 0; i < n; i++)
             waiting[i] = come_and_wait(store);
-        int more = come_and_wait(store); /* the store accepts it after all other connections */
+        int more = come_and_wait(store); /* the store accepts this connection last */
         assert_true(has_ended(more));    /* closed without an answer */
         (void)close(more);
         assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),

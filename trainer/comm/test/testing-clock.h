@@ -4,9 +4,8 @@
  * A program that links testing-clock calls its versions of clock_boottime_usec(), poll(), recv() and send(). So a test
  * waits for an event, where it would otherwise have to guess after how many seconds a busy machine reaches that event.
  *
+ * Units: microseconds. Errors: none.
  * Ownership: a gate is the test's, in memory that all processes share (world_share()).
- * Units:     microseconds.
- * Errors:    none.
  * Threads:   any; hooks are set while there is only one thread.
  */
 #pragma once

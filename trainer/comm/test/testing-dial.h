@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-dial.h - for tests of stores and connectors: the world's key, a deadline, and a plain connection.
  *
+ * Units: microseconds. Errors: fail the test. Threads: any.
  * Ownership: dial() gives the caller a descriptor.
- * Units:     microseconds.
- * Errors:    fail the test.
- * Threads:   any.
  */
 #pragma once
 

@@ -38,13 +38,12 @@ typedef struct Mesh {
     void (*fill)(int peer, char *memory, size_t n_bytes); /* makes the data that come from a peer */
     bool late;      /* a message arrives when it is waited for, not at once */
     size_t fail_at; /* the number of the call of gloo-shim.h that fails; 0: none */
-    /* hold_fails: the error of connector_hold(); hold_peer: the rank that it reports */
+    /* hold_fails: the error of connector_hold(); hold_peer: the rank that connector_hold() reports */
     int hold_fails, hold_peer;
     int call_fails; /* the error of connector_call() to rank 3 */
     /* These fields record what the rank did. */
-    size_t n_calls, n_buffers,
-        /* the numbers of calls of gloo-shim.h, of existing buffers, of messages not yet waited for */
-        n_waiting;
+    /* n_calls: calls of gloo-shim.h; n_buffers: existing buffers; n_waiting: messages not yet waited for */
+    size_t n_calls, n_buffers, n_waiting;
     size_t n_meetings, n_meshes; /* the numbers of existing connectors and of existing meshes */
     /* the largest number of receives from rank 0 that were posted and not yet waited for */
     size_t n_behind;
@@ -52,8 +51,8 @@ typedef struct Mesh {
     MeshMessage *messages;
     size_t n_messages, max_messages;
     int n_called, n_adopted, n_aborted;
-    char *lowest,
-        *highest; /* the memory range used by messages of a collective; highest is its end */
+    /* the memory range that the messages of a collective use: from lowest up to, not including, highest */
+    char *lowest, *highest;
 } Mesh;
 
 extern Mesh mesh;

@@ -4,10 +4,9 @@
  * Every collective calls the test's play() with the buffer as this rank filled it; play() overwrites the other
  * ranks' parts and returns the result of the call. So a peer can send anything.
  *
+ * Units: bytes. Threads: as the comm's.
  * Ownership: comm_open_played() gives the caller a Comm; borrows the play.
- * Units:     bytes.
  * Errors:    the errors of play(), as negative errno.
- * Threads:   as the comm's.
  */
 #pragma once
 

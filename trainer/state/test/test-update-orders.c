@@ -127,7 +127,7 @@ static int update_thrice(World *world, Comm *comm, void *arg)
     uint32_t word;
     if (scenario->bulk)
         world_check(world_open(world, "bulk", &rank.bulk, &err) == 0, "%s", err.text);
-    /* so that a state takes several parts; this process runs only this scenario */
+    /* small, so that collectives take several parts; this process runs only this scenario */
     device_comm_staging_bytes = 20000;
     gradient_sum_bucket_bytes = 40000; /* so that ZeRO 2 takes several buckets */
     rank_open(&rank, &scenario->c, comm);

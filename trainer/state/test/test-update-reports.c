@@ -334,7 +334,7 @@ static void each_array_of_an_update_is_needed(_unused_ void **state)
         assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
 }
 
-/* the wrapper says that the device computes in bf16; only fp32 gradients can be added as floats */
+/* if true, the wrapper says that the device computes in bf16; then gradients cannot be added as floats */
 static bool is_bf16;
 DataType __real_device_type(const Device *device);
 DataType __wrap_device_type(const Device *device);

@@ -407,7 +407,7 @@ static void the_window_is_sixteen_steps(void **state)
         float g = step == 1 || step == 17 || step == 34 ? 100.0f : 1.0f;
         update_begin(small.rank.update);
         UpdateVerdict verdict = small_pass(&small, g, &result);
-        /* At step 17 the window still has step 1; at step 34 it has only 18..33, whose gradients are all 1. */
+        /* At step 17 the window still has step 1; at step 34 it has only steps 18 to 33, with gradients of 1. */
         assert_int_equal(verdict, step == 1 || step == 34 ? UPDATE_REDO : UPDATE_ACCEPT);
         if (verdict == UPDATE_REDO)
             assert_int_equal(small_pass(&small, g, &result), UPDATE_ACCEPT);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-update.h - a rank with a state of odd sizes, an Update and made-up grains, on any kind of device.
  *
+ * Units: as update.h. Threads: as update.h.
  * Ownership: rank_open() and small_open() fill what rank_close() and small_close() free. The caller sets
  *            rank->bulk before, or leaves it NULL.
- * Units:     as update.h.
  * Errors:    world_check() ends the process.
- * Threads:   as update.h.
  */
 #pragma once
 

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-job-exec.c - job files of kind "exec": what they hold, every refusal with its text, and the ${NAME} in their
+ * texts. */
+#include "base/test/testing.h"
+
+#include "protocol/exec-variables.h"
+#include "protocol/job.h"
+
+#include <signal.h>
+#include <string.h>
+
+#define HEAD                                                                                       \
+    "{\"name\": \"demo\", \"kind\": \"exec\", \"world\": {\"min\": 2, \"max\": 8, \"per_node\": 2}, "
+#define EXEC                                                                                       \
+    "\"exec\": {\"command\": [\"python3\", \"train.py\", \"--rank=${RANK}\"], \"dir\": \"/srv/train\""
+
+static Job *parse(const char *text)
+{
+    Error err = ERROR_INIT;
+    Job *job = NULL;
+    if (job_parse_any("job.json", text, strlen(text), &job, &err) < 0)
+        fail_msg("%s", err.text);
+    return job;
+}
+
+static void defaults_are_those_of_the_page(_unused_ void **state)
+{
+    _cleanup_(job_freep) Job *job = parse(HEAD EXEC "}}");
+    const JobExec *e = &job->exec;
+    assert_int_equal(job->kind, JOB_EXEC);
+    assert_int_equal(job->world.per_node, 2);
+    assert_int_equal(job->recovery.max_failures_at_same_step, 3);
+    assert_int_equal(job->recovery.progress_sec, 600);
+    assert_null(job->checkpoint.uri);
+    assert_string_equal(e->command[2], "--rank=${RANK}");
+    assert_null(e->command[3]);
+    assert_string_equal(e->dir, "/srv/train");
+    assert_true(!e->setup && !e->env && !e->secrets && !e->step_pattern && !e->loss_pattern);
+    assert_int_equal(e->device, JOB_DEVICE_CPU);
+    assert_int_equal(e->fence_sec, EXEC_NO_FENCE);
+    assert_true(!e->own_gpu && !e->notify && e->steps == 0 && e->n_codes == 0);
+    assert_int_equal(e->leave_sec, 60);
+    assert_int_equal(e->leave_signal, SIGTERM);
+    assert_int_equal(e->silence_sec, 0);
+}
+
+static void every_key_arrives(_unused_ void **state)
+{
+    ExitCode code;
+    _cleanup_(job_freep) Job *job = parse(
+        HEAD EXEC
+        ", \"setup\": [\"./fetch\", \"${SDTRAIN_JOB}\"], \"env\": {\"A\": \"x $$ ${WORLD_SIZE}\"},"
+        "\"device\": \"cuda\", \"own_gpu\": true, \"notify\": true, \"fence_s\": 0, \"steps\": 70, \"leave_s\": 9,"
+        "\"leave_signal\": \"SIGUSR1\", \"silence_s\": 11,"
+        "\"progress\": {\"step\": \"step ([0-9]+)\", \"loss\": \"loss ([0-9.e-]+)\"},"
+        "\"exit_codes\": {\"3\": \"never-retry\", \"4\": \"store-unreachable\"}, \"secrets\": [\"HF_TOKEN\"]},"
+        "\"checkpoint\": {\"uri\": \"s3://b/c\"}, \"recovery\": {\"progress_s\": 5}}");
+    const JobExec *e = &job->exec;
+    assert_string_equal(e->setup[1], "${SDTRAIN_JOB}");
+    assert_string_equal(e->env[0], "A=x $$ ${WORLD_SIZE}");
+    assert_true(e->device == JOB_DEVICE_CUDA && e->own_gpu);
+    assert_true(e->notify);
+    assert_int_equal(e->fence_sec, 0);
+    assert_int_equal(e->steps, 70);
+    assert_int_equal(e->leave_sec, 9);
+    assert_int_equal(e->leave_signal, SIGUSR1);
+    assert_int_equal(e->silence_sec, 11);
+    assert_string_equal(e->step_pattern, "step ([0-9]+)");
+    assert_string_equal(e->loss_pattern, "loss ([0-9.e-]+)");
+    assert_string_equal(e->secrets[0], "HF_TOKEN");
+    assert_string_equal(job->checkpoint.uri, "s3://b/c");
+    assert_int_equal(job->recovery.progress_sec, 5);
+    assert_true(job_exec_find_code(e, 3, &code) && code == EXIT_NEVER_RETRY);
+    assert_true(job_exec_find_code(e, 4, &code) && code == EXIT_STORE_UNREACHABLE);
+    assert_true(job_exec_find_code(e, 80, &code) && code == EXIT_DEVICE_FAULT);
+    assert_false(job_exec_find_code(e, 1, &code));
+}
+
+static void what_is_wrong_is_named(_unused_ void **state)
+{
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {HEAD "\"train\": {}, " EXEC "}}", "train: a job of kind \"exec\" has no such key"},
+        {HEAD "\"model\": {}, " EXEC "}}", "model: a job of kind \"exec\" has no such key"},
+        {HEAD "\"data\": 1, " EXEC "}}", "data: a job of kind \"exec\" has no such key"},
+        {"{\"name\": \"a\", \"world\": {\"min\": 1, \"max\": 1}, " EXEC "}}",
+         "exec: a job of kind \"train\" has no such key"},
+        {"{\"name\": \"a\", \"kind\": \"exec\", \"world\": {\"min\": 1, \"max\": 4, \"per_node\": 2}, " EXEC
+         "}}",
+         "world.min: 1 is not a multiple of world.per_node 2"},
+        {"{\"name\": \"a\", \"kind\": \"exec\", \"world\": {\"min\": 2, \"max\": 5, \"per_node\": 2}, " EXEC
+         "}}",
+         "world.max: 5 is not a multiple of world.per_node 2"},
+        {"{\"name\": \"a\", \"kind\": \"exec\", \"world\": {\"min\": 65, \"max\": 65, \"per_node\": 65}, " EXEC
+         "}}",
+         "world.per_node: 65 is not in 1..64"},
+        {HEAD "\"exec\": {\"dir\": \"/a\"}}", "exec.command: missing"},
+        {HEAD "\"exec\": {\"command\": [], \"dir\": \"/a\"}}", "exec.command: is empty"},
+        {HEAD "\"exec\": {\"command\": [\"\"], \"dir\": \"/a\"}}",
+         "exec.command: the program's name is empty"},
+        {HEAD "\"exec\": {\"command\": [\"a\", 1], \"dir\": \"/a\"}}",
+         "exec.command: element 1 is not a text"},
+        {HEAD "\"exec\": {\"command\": \"a b\", \"dir\": \"/a\"}}",
+         "exec.command: expected an array"},
+        {HEAD "\"exec\": {\"command\": [\"${RNAK}\"], \"dir\": \"/a\"}}",
+         "exec.command: ${RNAK} is not known"},
+        {HEAD "\"exec\": {\"command\": [\"$RANK\"], \"dir\": \"/a\"}}",
+         "exec.command: \"$RANK\" begins with neither $$ nor ${NAME}"},
+        {HEAD "\"exec\": {\"command\": [\"${RANK\"], \"dir\": \"/a\"}}",
+         "exec.command: \"${RANK\" begins with neither $$ nor ${NAME}"},
+        {HEAD "\"exec\": {\"command\": [\"a\"]}}", "exec.dir: missing"},
+        {HEAD "\"exec\": {\"command\": [\"a\"], \"dir\": \"a\"}}",
+         "exec.dir: \"a\" is not an absolute path"},
+        {HEAD EXEC ", \"setup\": [\"a\", \"${RANK}\"]}}",
+         "exec.setup: ${RANK} has no value for a whole node"},
+        {HEAD EXEC ", \"env\": [\"A=1\"]}}",
+         "exec.env: expected an object of at most 512 names and texts"},
+        {HEAD EXEC ", \"env\": {\"A\": 1}}}", "exec.env: A is not a text"},
+        {HEAD EXEC ", \"env\": {\"A\": \"${LOCAL_RANK}\"}}}",
+         "exec.env: ${LOCAL_RANK} has no value for a whole node"},
+        {HEAD EXEC ", \"env\": {\"A=B\": \"\"}}}",
+         "exec.env: \"A=B\" is not the name of a variable"},
+        {HEAD EXEC ", \"env\": {\"1A\": \"\"}}}", "exec.env: \"1A\" is not the name of a variable"},
+        {HEAD EXEC ", \"env\": {\"MASTER_PORT\": \"1\"}}}",
+         "exec.env: MASTER_PORT is set by sdtrain"},
+        {HEAD EXEC ", \"env\": {\"SDTRAIN_ANY\": \"1\"}}}",
+         "exec.env: SDTRAIN_ANY is set by sdtrain"},
+        {HEAD EXEC ", \"secrets\": [\"RANK\"]}}", "exec.secrets: RANK is set by sdtrain"},
+        {HEAD EXEC ", \"own_gpu\": true}}",
+         "exec.own_gpu: only a program on \"cuda\" (exec.device) has GPUs"},
+        {HEAD EXEC ", \"steps\": 0}}", "exec.steps: 0 is not in 1.."},
+        {HEAD EXEC ", \"leave_signal\": \"SIGKILL\"}}",
+         "exec.leave_signal: SIGKILL is not one of SIGTERM, SIGINT"},
+        {HEAD EXEC ", \"progress\": {\"step\": \"(\"}}}", "exec.progress.step: (: "},
+        {HEAD EXEC ", \"progress\": {\"step\": \"a\"}}}",
+         "exec.progress.step: a has 0 groups (...)"},
+        {HEAD EXEC ", \"progress\": {\"step\": \"(a)(b)\"}}}",
+         "exec.progress.step: (a)(b) has 2 groups (...)"},
+        {HEAD EXEC ", \"progress\": {\"step\": \"(a)\\\\1\"}}}",
+         "exec.progress.step: \"\\1\" is a back-reference, which is not allowed"},
+        {HEAD EXEC ", \"progress\": {\"step\": \"((((a){1,255}){1,255}){1,255})\"}}}",
+         "exec.progress.step: \"{1,255}){1\" is a counted repetition, which is not allowed"},
+        {HEAD EXEC ", \"progress\": {\"loss\": \"(a)\"}}}",
+         "exec.progress.loss: needs progress.step, too"},
+        {HEAD EXEC ", \"exit_codes\": {\"0\": \"retry\"}}}",
+         "exec.exit_codes: \"0\" is not an exit code, 1 to 255"},
+        {HEAD EXEC ", \"exit_codes\": {\"3x\": \"retry\"}}}",
+         "exec.exit_codes: \"3x\" is not an exit code, 1 to 255"},
+        {HEAD EXEC ", \"exit_codes\": {\"81\": \"retry\"}}}",
+         "exec.exit_codes: 81 means \"peer-lost\" already"},
+        {HEAD EXEC ", \"exit_codes\": {\"3\": \"done\"}}}",
+         "exec.exit_codes: 3: expected one of retry, "},
+        {HEAD EXEC ", \"shell\": true}}", "exec.shell: unknown key"},
+        {HEAD EXEC "}, \"checkpoint\": {\"every_steps\": 3}}",
+         "checkpoint.every_steps: unknown key"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err = ERROR_INIT;
+        Job *job = NULL;
+        assert_int_equal(job_parse_any("job.json", cases[i].text, strlen(cases[i].text), &job,
+                                       &err),
+                         -EINVAL);
+        assert_null(job);
+        assert_int_equal(strncmp(err.text, "job.json: ", 10), 0);
+        if (strncmp(err.text + 10, cases[i].error, strlen(cases[i].error)) != 0)
+            fail_msg("%s\ninstead of %s", err.text, cases[i].error);
+    }
+}
+
+static void who_trains_refuses_other_kinds(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    Job *job = NULL;
+    assert_int_equal(job_parse("job.json", HEAD EXEC "}}", strlen(HEAD EXEC "}}"), &job, &err),
+                     -EINVAL);
+    assert_null(job);
+    assert_string_equal(
+        err.text, "job.json: kind: \"exec\": only jobs that sdtrain trains itself (\"train\") "
+                  "have what is needed here");
+}
+
+static void names_are_filled_in(_unused_ void **state)
+{
+    const char *values[EXEC_VARIABLES] = {[EXEC_RANK] = "3", [EXEC_JOB] = "$x"};
+    static const struct {
+        const char *text, *filled;
+    } cases[] = {{"", ""},
+                 {"plain", "plain"},
+                 {"--rank=${RANK}", "--rank=3"},
+                 {"${RANK}${RANK}/${SDTRAIN_JOB}!", "33/$x!"},
+                 {"$$", "$"},
+                 {"$${RANK}", "${RANK}"},
+                 {"a${MASTER_ADDR}b", "ab"}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char why[100];
+        assert_null(exec_variables_check(cases[i].text, false, why, sizeof(why)));
+        _cleanup_free_ char *filled = exec_variables_fill(cases[i].text, values);
+        assert_string_equal(filled, cases[i].filled);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_page),
+        cmocka_unit_test(every_key_arrives),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(who_trains_refuses_other_kinds),
+        cmocka_unit_test(names_are_filled_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
