@@ -53,7 +53,8 @@ struct LivePages {
     HttpServer *server;
     LiveLook (*look)(void *userdata);
     void *userdata;
-    uint64_t epoch; /* distinguishes the numbers of this process from those of others */
+    /* start time of this process, sent with each drawing's number, because other processes use the same numbers */
+    uint64_t epoch;
     uint64_t second_usec;
     int n_drawings; /* drawings since second_usec */
     Drawn drawn[DRAWN_MAX];

@@ -5,8 +5,8 @@
  * bytes. A viewer is sent the parts that have changed, or the whole page if the viewer lags. The pages are
  * read-only, and a controller that does not lead names the leader, if it knows the leader.
  *
- * Folder:    the defaults of its headers are Threads: loop thread only.
- * Ownership: live_pages_new() gives the caller LivePages, which borrow the look's userdata. http_server_free() must
+ * Folder:    defaults of the headers here: Threads: loop thread only.
+ * Ownership: live_pages_new() gives the caller LivePages, which borrow the userdata of `look`. http_server_free() must
  *            be called first: it ends the viewers.
  * Units:     seconds.
  * Errors:    -errno with a text: no timer.

@@ -215,7 +215,7 @@ struct ControllerMetrics {
     Metrics *metrics;
     LivePages *pages;
     Seen *seen;
-    uint64_t seen_usec; /* since when `seen` is kept */
+    uint64_t seen_usec; /* when this controller began to keep `seen` */
     char cluster[CLUSTER_NAME_MAX + 1];
     ControllerLook look;
     void *userdata;
@@ -232,8 +232,10 @@ static void collect_progress(Metrics *m, const JobSurvey *j)
     const MetricLabels job = LABELS(j->name);
     metrics_set(m, JOB_STEP, job, (double)j->step);
     metrics_set(m, JOB_LOSS, job, j->loss);
-    metrics_set(m, JOB_SAMPLES, job, (double)j->samples_seen);
-    metrics_set(m, JOB_SAMPLES_PER_SECOND, job, j->samples_per_sec);
+    if (j->samples_seen > 0) { /* a program need not report them */
+        metrics_set(m, JOB_SAMPLES, job, (double)j->samples_seen);
+        metrics_set(m, JOB_SAMPLES_PER_SECOND, job, j->samples_per_sec);
+    }
     metrics_set(m, JOB_STEP_SECONDS, job, j->step_sec);
     metrics_set(m, JOB_UNSAVED, job, seconds_of(j->unsaved_usec));
     metrics_set(m, JOB_DATA_WAIT, job, seconds_of(j->waits_usec));
@@ -368,7 +370,7 @@ static bool is_controller_healthy(char text[EXPORTER_HEALTH_BYTES], void *userda
 
 static void observe_phase(Metrics *m, const IncidentRecord *record, const char *phase, double sec)
 {
-    if (sec >= 0) /* otherwise unknown */
+    if (sec >= 0) /* a negative number means that the duration is unknown */
         metrics_observe(m, RECOVERY_PHASE_SECONDS, LABELS(record->job, phase), sec);
 }
 
@@ -558,7 +560,8 @@ ControllerMetrics *controller_metrics_free(ControllerMetrics *cm)
 {
     if (!cm)
         return NULL;
-    cm->exporter = exporter_free(cm->exporter); /* its viewers must end before the pages */
+    /* the HTTP server's viewers must end before the pages are freed */
+    cm->exporter = exporter_free(cm->exporter);
     cm->pages = live_pages_free(cm->pages);
     cm->seen = curves_free(cm->seen);
     free(cm);

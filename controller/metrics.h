@@ -40,7 +40,7 @@ const MetricFamily *controller_metrics_families(size_t *ret_n);
  * metrics are off. */
 void controller_metrics_page(const ControllerMetrics *metrics, const char *name, char *ret,
                              size_t n);
-/* Makes the client report its requests; the client must be freed before the metrics. */
+/* Makes the client of etcd report its requests to the metrics; the client must be freed before the metrics. */
 void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
 /* Notes a record's event, before the core receives it. */
 void controller_metrics_note_event(ControllerMetrics *metrics, const Cluster *cluster,

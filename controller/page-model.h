@@ -16,7 +16,7 @@ typedef struct PageSource {
     const Cluster *cluster;
     int64_t term;
     const Seen *seen;
-    uint64_t seen_usec; /* since when `seen` is kept */
+    uint64_t seen_usec; /* when this controller began to keep `seen` */
     uint64_t now_usec;
 } PageSource;
 

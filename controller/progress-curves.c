@@ -88,7 +88,7 @@ static void note_progress(Seen *s, const char *job, const ProgressRecord *p)
     if (j->n > 0 && j->points[j->n - 1].step == p->step)
         return;
     while (j->n > 0 && j->points[j->n - 1].step > p->step)
-        j->n--; /* a recovery took these steps back */
+        j->n--; /* a recovery has taken the point's steps back */
     const ReportPoint point = {.step = p->step,
                                .usec = p->at_usec,
                                .loss = p->loss,

@@ -2,9 +2,9 @@
 /* progress-curves.h - what this controller has seen of the jobs' steps, for the curves of the live page.
  *
  * The record progress/<job> has only the newest step, so a curve shows only steps since the controller started;
- * followers collect them, too. A job has at most SEEN_POINTS_MAX points: when all are in use, each two are merged
- * into one, and further steps join the last point until it is as wide as the other points. Steps that a recovery takes
- * back are forgotten.
+ * followers collect them, too. A job has at most SEEN_POINTS_MAX points: when all are in use, every two neighbours are
+ * merged into one point, and further steps join the last point until it is as wide as the other points. Steps that a
+ * recovery takes back are forgotten.
  *
  * Ownership: curves_new() gives the caller a Seen. NULL is accepted everywhere: nothing is kept.
  * Units:     as report/report.h.

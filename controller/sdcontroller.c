@@ -89,7 +89,7 @@ static int block_signals(Error *err)
     return 0;
 }
 
-/* Checks the files that a start would refuse, besides the settings. */
+/* Checks the other files whose errors would prevent a start; the settings were checked before. */
 static int check_files(const ControllerConfig *config, Error *err)
 {
     AlertsFile file;

@@ -4,9 +4,7 @@
  * Example: "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". The line is sent when it has changed;
  * outside systemd nothing receives the line.
  *
- * Ownership: a value.
- * Units:     none.
- * Errors:    none.
+ * Ownership: a value. Units: none. Errors: none.
  */
 #pragma once
 

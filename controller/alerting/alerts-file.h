@@ -4,12 +4,11 @@
  * The key of a sink is in a file of its own, named by an absolute path, by "%d/NAME" for systemd's LoadCredential=,
  * or by a name relative to the folder of the alerts file.
  *
+ * Units: as notifier.h. Threads: loop thread only.
  * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the keys and frees
  *            labels and addresses.
- * Units:     as notifier.h.
  * Errors:    -EINVAL and others with "<file>: <path.to.key>: <what is wrong with which value>".
  *            No error contains a key.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -36,7 +35,8 @@ typedef struct Sink {
                 1];    /* routing key, bearer token or password; empty if there is none */
     char ca_file[512]; /* empty: the system's certificate authorities */
     char proxy[512];   /* empty: the proxy that the environment names */
-    json_t *labels;    /* for Alertmanager: labels beside those of payload.c; owned, may be NULL */
+    /* for Alertmanager: labels in addition to the labels of payload.c; owned, may be NULL */
+    json_t *labels;
     /* the fields below are for email only */
     char from[256], user[SINK_SECRET_MAX + 1]; /* user is empty: no authentication */
     json_t *to;                                /* JSON array of the recipients' addresses; owned */
@@ -61,6 +61,6 @@ void alerts_file_clear(AlertsFile *file);
 /* Adds to set every secret that the sink's server or proxy receives: key, token or password, and the user, path and
  * query of the URL. */
 void sink_add_secrets(const Sink *sink, SecretSet *set);
-/* Whether text can be written unchanged into a mail's header and an SMTP command: local@domain, of printable ASCII
- * without any character that has a special meaning in either. */
+/* Whether text is an address local@domain of printable ASCII, without any character that has a special meaning in a
+ * mail's header or in an SMTP command. */
 bool sink_address_is_valid(const char *text);

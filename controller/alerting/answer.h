@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* answer.h - what a sink's reply means, by HTTP or SMTP.
  *
- * Folder:    the defaults of its headers are Threads: any.
+ * Folder:    defaults of the headers here: Threads: any.
  * Ownership: none.
  * Units:     pause_usec in microseconds.
  * Errors:    none: every reply has a meaning. The answer's text is printable ASCII and contains none of the secrets.
@@ -20,7 +20,7 @@ typedef struct HttpReply {
 } HttpReply;
 
 typedef struct MailReply {
-    /* 250: the server accepted the mail; 400 to 599: the reply that refused the mail; 0: there was no such reply. */
+    /* The server's reply code: 250 if it accepted the mail, 400 to 599 if it refused the mail; 0 if it did neither. */
     int status;
     const char *failure; /* if status is 0: why the mail was not sent */
     /* The last reply in which the server refused something; if status is 250, the server refused a recipient. */

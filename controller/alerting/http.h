@@ -4,12 +4,11 @@
  * TLS is verified, redirects are not followed, replies are bounded. libcurl looks up a host's name in a
  * short-lived thread of its own; nothing waits for that thread.
  *
+ * Units: microseconds, bytes. Threads: loop thread only.
  * Ownership: http_new() gives the caller an Http, which holds a reference on the loop. http_post() borrows the
  *            request for the call. An HttpCall frees itself after its handler; http_call_free() cancels one
  *            call, http_free() cancels all calls.
- * Units:     microseconds, bytes.
  * Errors:    -errno: the request could not begin. A later failure is a reply with status 0.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -26,7 +25,7 @@ typedef struct HttpRequest {
     /* ca_file NULL: the system's certificate authorities. proxy NULL: the proxy that the environment names. */
     const char *ca_file, *proxy;
     const char *headers[8]; /* "Name: value"; the list ends with NULL */
-    uint64_t timeout_usec;  /* for the whole request, from the name look-up to the reply */
+    uint64_t timeout_usec;  /* limit for the whole request, from the name look-up to the reply */
 } HttpRequest;
 
 /* Called once per request, never from within http_post(). The handler borrows the reply. */

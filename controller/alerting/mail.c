@@ -9,7 +9,8 @@
 #include <time.h>
 
 enum {
-    /* The longest line of quoted-printable, with the '=' of a soft break, and of a header in encoded words. */
+    /* The greatest length of a line of quoted-printable text (including the '=' of a soft break), and of a header line
+     * in encoded words. */
     LINE_COLUMNS = 76,
     SUBJECT_BYTES = 400,
 };

@@ -29,7 +29,7 @@ const char *payload_summary(const char *cluster, const IncidentRecord *incident,
 /* Returns what the person on call should do; never NULL. */
 const char *payload_advice(const IncidentRecord *incident);
 /* Returns the address of the runbook for the incident's cause below runbook_url, or else the file's link; empty if
- * neither is set. */
+ * runbook_url and the link are empty. */
 enum { PAYLOAD_LINK_BYTES = SINK_URL_MAX + 1 + 96 };
 const char *payload_link(const AlertsFile *file, const IncidentRecord *incident,
                          char ret[PAYLOAD_LINK_BYTES]);

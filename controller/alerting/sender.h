@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sender.h - carries out what the notifier decides: notifications by HTTP or mail, marks into etcd.
  *
+ * Units: microseconds. Threads: loop thread only.
  * Ownership: sender_new() gives the caller a Sender; everything that SenderOptions point to must outlive it.
- * Units:     microseconds.
  * Errors:    -errno with the text. A sink is logged when it begins to fail and when it works again.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -105,8 +105,8 @@ static const char *words_of(const SmtpCall *call, CURLcode code)
     return is_late(call) ? "timed out: no answer in time" : "the leader's lease is nearly over";
 }
 
-/* If the server refused something, its last reply is the result. If the network failed, the last reply was a good
- * one and says nothing. */
+/* If the server refused something, its last reply is the result. If the network failed, the last reply was
+ * positive and does not explain the failure. */
 static void note_result(SmtpCall *call, CURLcode code)
 {
     long status = 0;
@@ -180,7 +180,7 @@ static int on_wake(_unused_ sd_event_source *source, int fd, _unused_ uint32_t e
     Smtp *smtp = userdata;
     uint64_t count;
     ssize_t n = read(fd, &count, sizeof(count));
-    (void)n; /* EAGAIN is harmless: an earlier read has got this count */
+    (void)n; /* EAGAIN is harmless: an earlier read has taken the eventfd's whole count */
     SmtpCall *call;
     while ((call = find_done(smtp)))
         finish(call);

@@ -37,7 +37,7 @@ typedef struct SmtpRequest {
     const char *from;          /* the sender's address */
     const json_t *to;          /* JSON array of the recipients' addresses */
     const char *text;          /* the message, from mail_text() */
-    /* for the whole mail, from the name look-up to the server's last reply */
+    /* limit for the whole mail, from the name look-up to the server's last reply */
     uint64_t timeout_usec;
 } SmtpRequest;
 

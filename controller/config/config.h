@@ -3,10 +3,9 @@
  *
  * Every key of the file is an option of the command line ("lease_sec", --lease-sec); an error names each unknown key.
  *
+ * Units: *_sec seconds. Threads: loop thread only.
  * Ownership: config_load() fills a ControllerConfig of fixed buffers.
- * Units:     *_sec seconds.
  * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -29,7 +28,8 @@ typedef struct ControllerConfig {
     char prices[PRICES_MAX + 1];       /* prices of slots as in cluster/cost.h; empty: none */
     char alerts_file[CONFIG_PATH_MAX]; /* file that names the sinks of incidents; empty: none */
     char metrics[80]; /* address:port of the live page, /metrics and /healthz; empty: off */
-    char record[CONFIG_PATH_MAX]; /* the setting as given; config_record() turns it into a path */
+    /* the setting `record` as given; config_record() turns it into a path */
+    char record[CONFIG_PATH_MAX];
     int64_t record_mib;
 } ControllerConfig;
 

@@ -38,8 +38,9 @@ typedef struct ClusterConfig {
     uint64_t hang_wait_usec;      /* after a hang, how long the other ranks' reports are awaited */
     int max_strikes;              /* this many strikes within the window quarantine a node */
     uint64_t strike_window_usec;  /* strikes older than this are forgotten */
-    uint64_t quarantine_usec; /* length of a quarantine for strikes; for a device fault: no end */
-    int incidents_kept;       /* number of incident records in etcd, open and resolved */
+    /* length of a quarantine for strikes; a quarantine for a device fault has no end */
+    uint64_t quarantine_usec;
+    int incidents_kept; /* number of incident records in etcd, open and resolved */
     /* A job that has waited this long gets slots before later jobs start or grow. */
     uint64_t queue_patience_usec;
     uint64_t escalate_usec; /* an incident open this long becomes critical; 0: never */
@@ -53,26 +54,31 @@ extern const ClusterConfig cluster_config_default;
 
 /* The part of a job file that the core needs; the shell parses the file. */
 typedef struct JobFacts {
-    int64_t n_grains; /* G: no world has more ranks */
-    int64_t steps;    /* the job succeeds after this many steps */
+    int64_t n_grains; /* G, the number of grains: no world has more ranks */
+    int64_t steps;    /* the job succeeds after this many steps; 0: unknown */
     int max_failures; /* K of invariant I7: generations without progress until the job fails */
     uint64_t grow_interval_usec;
     /* During an outage of the store that is shorter than this, lost generations do not count as failures. */
     uint64_t store_patience_usec;
-    int64_t arrival;                   /* create revision of specs/<job>: the order of the queue */
-    int min, max;                      /* bounds of the number of ranks, as in the job file */
-    bool stop_if_diverging;            /* the job fails when training diverges */
-    int64_t keep_last, keep_every;     /* which checkpoints are kept, as in the job file */
-    bool needs_gpu;                    /* each rank needs a slot that has a GPU */
-    char submission[SUBMISSION_BYTES]; /* distinguishes two jobs that have had the same name */
-    int priority;                      /* as in the job file */
+    int64_t arrival;               /* create revision of specs/<job>: the order of the queue */
+    int min, max;                  /* bounds of the number of ranks, as in the job file */
+    bool stop_if_diverging;        /* the job fails when training diverges */
+    int64_t keep_last, keep_every; /* which checkpoints are kept, as in the job file */
+    bool needs_gpu;                /* each rank needs a slot that has a GPU */
+    bool is_program; /* kind "exec": the ranks run a program that is not sdtrain's own */
+    Hash program;    /* is_program: hash of the job file in programs/<job> */
+    int per_node;    /* each node of a world has so many ranks; 0: any number */
+    /* A world that has run for this time has made progress, if its program reports no steps; 0: steps alone count. */
+    uint64_t progress_usec;
+    char submission[SUBMISSION_BYTES];   /* distinguishes two jobs that have had the same name */
+    int priority;                        /* as in the job file */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
 } JobFacts;
 
 typedef enum EventKind {
     EVENT_TICK,    /* time has passed, nothing else */
-    EVENT_LEADING, /* this controller leads from now on, in Event.term */
+    EVENT_LEADING, /* this controller leads from now on, in the term Event.term */
     EVENT_DEPOSED, /* this controller no longer leads */
     EVENT_OUTCOME, /* the transaction of decision Event.id has ended */
     /* A record was read: Event.record is NULL if the key does not exist. */
@@ -115,16 +121,17 @@ typedef struct Event {
     RecordHealth health;
     bool stalled; /* the shell was late: a node that seems absent may have returned unseen */
 
-    int64_t term;    /* of EVENT_LEADING: the term in which this controller leads */
-    int64_t id;      /* of EVENT_OUTCOME: Decision.id of the decision */
-    Outcome outcome; /* of EVENT_OUTCOME: how the transaction ended */
+    int64_t term; /* for EVENT_LEADING: the term in which this controller leads */
+    /* for EVENT_OUTCOME: Decision.id of the decision whose transaction has ended */
+    int64_t id;
+    Outcome outcome; /* for EVENT_OUTCOME: how the transaction has ended */
     int64_t created; /* create revision of the record */
-    int64_t lease;   /* of EVENT_NODE and EVENT_RANKS: the lease of the key; 0: none or unknown */
+    int64_t lease;   /* for EVENT_NODE and EVENT_RANKS: the lease of the key; 0: none or unknown */
     /* revision at which the record was written or removed, or the decision was done */
     int64_t revision;
     char name[CLUSTER_NAME_BYTES]; /* name of the node, job, incident or request */
-    char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS: the node whose ranks are reported */
-    int64_t generation; /* of EVENT_RANKS and EVENT_RENDEZVOUS: the generation in the key */
+    char node[NODE_NAME_MAX + 1];  /* for EVENT_RANKS: the node whose ranks are reported */
+    int64_t generation; /* for EVENT_RANKS and EVENT_RENDEZVOUS: the generation in the key */
     union {
         const void *record;
         const NodeRecord *node_record;

@@ -76,7 +76,8 @@ static const struct {
 
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
-    json_t *known;  /* key -> its text, or true if the leader does not rewrite its kind */
+    /* key -> the record's text, or true if the leader does not rewrite records of this kind */
+    json_t *known;
     json_t *last;   /* key -> the last readable text, for a leader that puts the record back */
     json_t *nodes;  /* names of nodes -> the features in their records */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of a re-read */
@@ -187,6 +188,28 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
     return (is_id ? is_ascii(ret->name) : name_is_valid(ret->name)) ? 0 : -EINVAL;
 }
 
+static void read_training(const Job *job, JobFacts *facts)
+{
+    facts->n_grains = job->train.n_grains;
+    facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
+    facts->steps = job->train.steps;
+    facts->stop_if_diverging = job->train.stop_if_diverging;
+    facts->keep_last = job->checkpoint.keep_last;
+    facts->keep_every = job->checkpoint.keep_every;
+}
+
+static void read_program(const Job *job, const SpecRecord *spec, JobFacts *facts)
+{
+    facts->is_program = true;
+    facts->program = spec->program;
+    facts->per_node = job->world.per_node;
+    facts->progress_usec = (uint64_t)job->recovery.progress_sec * USEC_PER_SEC;
+    facts->n_grains = RECORD_RANKS_MAX;
+    facts->needs_gpu = job->exec.device == JOB_DEVICE_CUDA;
+    facts->steps = job->exec.steps;
+    facts->keep_last = RECORD_COMMITS_MAX; /* sdtrain removes no checkpoint of a program */
+}
+
 /* A job file that does not parse is an event, too: the job fails with the parser's error text. */
 static void read_job_file(Feed *feed, const char *key, const char *name)
 {
@@ -198,22 +221,22 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     facts->arrival = feed->created;
     memcpy(facts->submission, spec->submission, sizeof(facts->submission));
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
-    int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
+    int r = job_parse_any(key, spec->spec, strlen(spec->spec), &job, &err);
     if (r == 0 && strcmp(job->name, name) != 0)
         r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
+    if (r == 0 && job->kind == JOB_EXEC && hash_equal(spec->program, (Hash){0}))
+        r = error_set(&err, -EINVAL, "%s: program: the record programs/%s is missing", key, name);
     if (r < 0) {
         (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
         return;
     }
-    facts->n_grains = job->train.n_grains;
+    if (job->kind == JOB_EXEC)
+        read_program(job, spec, facts);
+    else
+        read_training(job, facts);
     facts->priority = job->priority;
     facts->min = job->world.min;
     facts->max = job->world.max;
-    facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
-    facts->steps = job->train.steps;
-    facts->stop_if_diverging = job->train.stop_if_diverging;
-    facts->keep_last = job->checkpoint.keep_last;
-    facts->keep_every = job->checkpoint.keep_every;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
     facts->store_patience_usec = (uint64_t)job->recovery.store_patience_sec * USEC_PER_SEC;

@@ -4,11 +4,10 @@
  * A Feed remembers which keys exist, so that a re-read shows which no longer exist. It keeps the text of each record
  * that the leader rewrites: only that text has the fields of a later version.
  *
+ * Units: none. Threads: loop thread only.
  * Ownership: feed_new() gives the caller a Feed; an event's record belongs to the Feed until the next call.
- * Units:     none.
  * Errors:    feed_event(): 1 an event; 0 a key that the core ignores; -EINVAL a key that is malformed for its kind.
  *            An unreadable record is an event, too: its health shows that, and err holds the reason.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -31,7 +30,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
  * checkpoints), even if the key is gone. NULL: the key was never read, or its job is gone. */
 const char *feed_last(const Feed *feed, const char *key);
 
-/* Returns the present value of a key; NULL: the key does not exist, or the leader does not rewrite its kind. */
+/* Returns the present value of a key; NULL: the key does not exist, or the leader does not rewrite keys of its kind. */
 const char *feed_text(const Feed *feed, const char *key);
 
 /* Returns whether the node has a record that lists the feature. */

@@ -32,7 +32,7 @@ static const Field config_numbers[] = {
     NARROW(ClusterConfig, incidents_kept, JSON_OPTIONAL, 1, 10000),
 };
 
-/* Each number counts eight bytes, with its padding; the two texts are added. */
+/* Each number takes eight bytes of a ClusterConfig, padding included; the two texts take the rest. */
 _Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t) +
                                             sizeof(((ClusterConfig *)0)->admit) +
                                             sizeof(((ClusterConfig *)0)->prices),
@@ -87,9 +87,10 @@ json_t *journal_head_json(const JournalHead *head)
                              journal_config_json(&head->config), "limits", limits, "snapshot",
                              (json_int_t)head->n_snapshot, "calm", head->quiescent);
     if (line && (head->lost_events > 0 || head->lost_decisions > 0)) {
+        /* A failure, out of memory, is ignored: the replay then reports no lost lines. */
         (void)json_object_set_new(line, "lost_events", json_integer(head->lost_events));
         (void)json_object_set_new(line, "lost_decisions", json_integer(head->lost_decisions));
-    } /* otherwise out of memory: the replay then reports no lost lines */
+    }
     return line;
 }
 

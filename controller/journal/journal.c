@@ -36,8 +36,8 @@ struct Journal {
     uint64_t soft_bytes, hard_bytes, max_bytes, n_bytes;
     /* These fields show whether anything is under way. */
     int in_flight;
-    int64_t newest_id,
-        forgotten_id; /* ids of decisions: the newest, and the newest of an earlier term */
+    /* ids of decisions: the newest, and the newest of an earlier term */
+    int64_t newest_id, forgotten_id;
     int64_t written_revision, seen_revision;
     uint64_t vanished_usec;
 };
@@ -65,7 +65,7 @@ static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
     if (!text)
         return -EINVAL; /* a text is not UTF-8 */
     size_t n = strlen(text);
-    if (n >= UINT64_C(1) << PLACE_BITS)
+    if (n + 1 >= UINT64_C(1) << PLACE_BITS) /* with its newline */
         return -EFBIG;
     text[n] = '\n'; /* replaces the NUL */
     *ret = (Place){journal->n_bytes, n + 1};
@@ -277,11 +277,12 @@ void journal_record_key(Journal *journal, const Event *event, const char *key, c
         value ? json_pack("{s:s, s:o, s:I}", "key", key, "value", value_json(value, n_value),
                           "revision", (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
-    if (line && event->kind == EVENT_SPEC && event->created) /* the queue is ordered by it */
+    /* The queue is ordered by the create revisions of the specs. */
+    if (line && event->kind == EVENT_SPEC && event->created)
         json_object_set_new(line, "created", json_integer(event->created));
+    /* The lease is that of the writer: the node, or another client. */
     if (line && event->lease && (event->kind == EVENT_NODE || event->kind == EVENT_RANKS))
-        json_object_set_new(line, "lease",
-                            json_integer(event->lease)); /* the node's lease, or a stranger's */
+        json_object_set_new(line, "lease", json_integer(event->lease));
     line = stamped(line, event);
     journal->seen_revision = MAX(journal->seen_revision, event->revision);
     if (value) {

@@ -19,12 +19,11 @@
  * can be replayed without the other. A line is one write(2): a process that dies loses no line, a machine that
  * dies loses the lines of the last seconds.
  *
+ * Units: microseconds, bytes. Threads: loop thread only.
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
- * Units:     microseconds, bytes.
  * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
  *            part is tried: recording must not stop the cluster. On a full disk FILE.1 is removed for the new part.
  *            Events and decisions that could not be written are counted; the log and the next head report them.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -38,7 +37,7 @@ enum { JOURNAL_VERSION = 1 };
 
 typedef struct JournalHead {
     char cluster[CLUSTER_NAME_MAX + 1];
-    char version[32]; /* of the program that wrote the part */
+    char version[32]; /* version of the program that wrote the part */
     ClusterConfig config;
     ClusterLimits limits;
     int64_t n_snapshot;

@@ -25,7 +25,7 @@ typedef struct Replay {
     size_t line;
     ReplayHandler handler;
     void *userdata;
-    /* The core, which begins again from nothing at each head. */
+    /* The present core with its input: the replay makes all of this anew at each head. */
     JournalHead head;
     Feed *feed;
     void *memory;
@@ -130,10 +130,11 @@ static int settle_extra(Replay *x, bool at_end)
     if (!x->last_extra || !json_equal(x->last_extra, x->now)) {
         json_decref(x->last_extra);
         x->last_extra = json_incref(x->now);
+        /* At the journal's end there is no difference: the writer may have died before it recorded its decision. */
         r = report(x, (ReplayReport){.kind = REPLAY_DECISION,
                                      .job = x->now_job,
                                      .now = x->now,
-                                     .differs = !at_end}); /* the last writer may have died */
+                                     .differs = !at_end});
     }
     release_now(x);
     return r;
@@ -327,8 +328,8 @@ static int take_line(Replay *x, json_t *line, Error *err)
     return config ? take_config(x, config, source, err) : take_event(x, line, source, err);
 }
 
-/* Processes a line of the journal. After an unreadable line, the next line shows whether it was cut when its writer
- * died. */
+/* Processes a line of the journal. After an unreadable line, the next line shows whether the unreadable line was cut
+ * when its writer died. */
 static int take_text(Replay *x, const char *text, size_t n, Error *err)
 {
     char source[512];

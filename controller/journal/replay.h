@@ -25,12 +25,15 @@ typedef struct ReplayReport {
     ReplayKind kind;
     size_t line;
     uint64_t real_usec;
-    const JournalHead *head; /* of REPLAY_HEAD: the head */
-    const char *event;       /* of REPLAY_EVENT: "nodes/n1 gone", "tick", "leading, term 7" */
-    bool ignored;            /* of REPLAY_EVENT: this version cannot read the record */
-    const char *text;        /* of REPLAY_EVENT, if ignored: the reason */
-    const char *job;         /* of REPLAY_DECISION: the job; empty: no single job */
-    json_t *then, *now; /* of REPLAY_DECISION: each core's decision as lines of text; NULL: none */
+    const JournalHead *head; /* for REPLAY_HEAD: the head */
+    /* for REPLAY_EVENT: the event, as "nodes/n1 gone", "tick", "leading, term 7" */
+    const char *event;
+    bool ignored;     /* for REPLAY_EVENT: this version cannot read the record */
+    const char *text; /* for REPLAY_EVENT, if `ignored` is true: the reason */
+    /* for REPLAY_DECISION: the job; empty: the decision is about no single job */
+    const char *job;
+    /* for REPLAY_DECISION: the decisions of the recorded core and of the present core, as lines of text; NULL: none */
+    json_t *then, *now;
     bool differs;
 } ReplayReport;
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* execute.h - turns a decision of the core into one guarded transaction.
  *
+ * Units: none. Threads: loop thread only.
  * Ownership: borrows the client and the feed, which must outlive the call. The decision is copied.
- * Units:     none.
  * Errors:    -EIO: no random bytes; or those of etcd_txn(). After an error the handler does not run.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -265,7 +265,7 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
         bool put = events[i].kind == ETCD_EVENT_PUT;
         note_leader(l, kv, put);
         if (kv->mod_revision <= l->read_revision)
-            continue; /* older than the last read: a deleted key would come back */
+            continue; /* the last read is newer: this event could bring a deleted key back */
         feed_key(l, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->create_revision,
                  kv->lease, kv->mod_revision);
     }

@@ -55,8 +55,8 @@ struct Leader {
 
     /* ---- what was read ---- */
     bool loaded;      /* the watch has listed every record once */
-    uint64_t n_lists; /* number of lists of the watch that were fed */
-    /* Revision of the newest read of all records beside the watch; 0: there was none. */
+    uint64_t n_lists; /* number of full lists that the watch has delivered to the core */
+    /* Revision of the newest read that fetched all records without the watch; 0: there was no such read. */
     int64_t read_revision;
     sd_event_source *room_timer; /* fires when records that did not fit are to be read again */
     EtcdCall *room_call;         /* the read that room_timer began */
@@ -67,7 +67,8 @@ struct Leader {
     char leader_key[KEY_MAX];
     int64_t elected; /* the term for which this controller is elected; 0: it is not */
     int64_t term;    /* equals `elected` while this controller decides, else 0 */
-    bool is_still;   /* elected, but deaths of earlier leaders keep it from deciding */
+    /* this controller is elected, but deaths of earlier leaders keep it from deciding */
+    bool is_still;
     Succession succession;
     sd_event_source *still_timer; /* fires at the end of the standstill */
     sd_event_source *leave_timer; /* bounds leaving; NULL: leader_leave() was not called */
@@ -104,8 +105,8 @@ int on_status_timer(sd_event_source *source, uint64_t usec, void *userdata);
 /* Called when etcd shows another leader. */
 void be_deposed(Leader *l);
 void on_election(bool leading, const char *key, int64_t term, void *userdata);
-/* Begins to decide unless something forbids it; returns true if it has begun just now. Called whenever a reason
- * against it may have ended. */
+/* Lets this controller begin to decide, unless a condition forbids that. Returns true if the controller has begun to
+ * decide in this call. Called whenever such a condition may have ended. */
 bool try_to_lead(Leader *l);
 /* Returns the text of this controller's record in the election; the caller frees it. */
 char *leader_text(const Leader *l, LeaderState state);

@@ -24,7 +24,8 @@ typedef struct Leader Leader;
 
 typedef struct LeaderSettings {
     char cluster[CLUSTER_NAME_MAX + 1];
-    int64_t lease_sec;    /* TTL of the lease: etcd then lets another controller lead */
+    /* TTL of the leader's lease, after which etcd lets another controller lead */
+    int64_t lease_sec;
     ClusterConfig core;   /* settings of the core */
     ClusterLimits limits; /* sizes of the core's tables, which are allocated once */
     /* this controller's record in the election; its `lacks` is ignored */
@@ -67,8 +68,9 @@ typedef struct LeaderEvents {
 
 typedef struct LeaderView {
     Cluster *cluster;
-    int64_t term;              /* 0: the controller does not decide */
-    bool is_still;             /* elected, but deaths of earlier leaders keep it from deciding */
+    int64_t term; /* 0: the controller does not decide */
+    /* the controller is elected, but deaths of earlier leaders keep it from deciding */
+    bool is_still;
     bool has_lease;            /* etcd has granted the lease, and it has not ended */
     bool loaded;               /* every record has been read once */
     bool connected;            /* the watch is up */

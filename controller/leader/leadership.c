@@ -46,7 +46,7 @@ static uint64_t proof_usec(const Leader *l)
 static void forget_deaths(Leader *l)
 {
     if (l->term && succession_is_settled(&l->succession, proof_usec(l), clock_boottime_usec()))
-        on_rights_changed(l); /* writes the same record again */
+        on_rights_changed(l); /* writes the record anew, without the deaths */
 }
 
 int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)

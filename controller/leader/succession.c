@@ -91,7 +91,7 @@ static void put_successor(Succession *s, const char *key, const char *value, siz
     one->term = term;
     leader_record_clear(&one->record);
     if (leader_record_decode(key, value, n_value, &one->record, &ignored) < 0)
-        one->record = (LeaderRecord){0}; /* its program reports nothing of deaths */
+        one->record = (LeaderRecord){0}; /* an unreadable record names no deaths */
 }
 
 /* Keeps the newest deaths that a record lists, and leaves room for `room` more. */
@@ -105,7 +105,7 @@ static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
 /* Handles the end of the first controller, whose key is gone. */
 static void note_end(Succession *s, const LeaderRecord *r, uint64_t real_usec)
 {
-    if (r->state != LEADER_UP) { /* left in order, or too old a version to tell */
+    if (r->state != LEADER_UP) { /* it resigned, or its version is too old to report its end */
         s->deaths = 0;
         return;
     }
@@ -143,7 +143,7 @@ void succession_note_leader(Succession *s, const char *key, const char *value, s
     *one = s->all[--s->n];
     if (!first)
         return;
-    s->still_until_usec = 0; /* the pause was for the leaders before this one */
+    s->still_until_usec = 0; /* the pause was due to the deaths of earlier leaders */
     s->tells = false;
     note_end(s, &record, real_usec);
 }

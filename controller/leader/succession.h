@@ -46,11 +46,12 @@ typedef enum SuccessionAnswer {
 typedef struct Succession {
     Successor *all; /* every controller in the election, in no particular order */
     size_t n;
-    json_t *hashes;        /* key of each record that counts -> its hash */
-    uint64_t records;      /* the sum of these hashes */
-    int deaths;            /* leaders that died in a row before the present first controller */
-    uint64_t dead_records; /* the sum of hashes on which these leaders died */
-    LeaderDeath last[LEADER_DEATHS_MAX]; /* the newest of these deaths, oldest first */
+    json_t *hashes;   /* key of each record that counts -> its hash */
+    uint64_t records; /* the sum of the values in `hashes` */
+    int deaths;       /* leaders that died in a row before the present first controller */
+    /* the sum of the hashes of the records with which the counted leaders died */
+    uint64_t dead_records;
+    LeaderDeath last[LEADER_DEATHS_MAX]; /* the newest of the counted deaths, oldest first */
     size_t n_last;
     bool tells;           /* this controller's record must contain deaths, told_records and last */
     int64_t told_records; /* the sum of hashes that this controller's record contains */
@@ -79,8 +80,8 @@ void succession_overrule(Succession *s);
 void succession_led(Succession *s, uint64_t now_usec);
 /* Notes that this controller no longer decides and is no longer the first. */
 void succession_left(Succession *s);
-/* Returns true once, when this leader has decided for base_usec: the deaths before it are then forgotten, and its
- * record must be written again. */
+/* Returns true once, when this leader has decided for base_usec: the deaths of earlier leaders are then forgotten, and
+ * this leader's record must be written again. */
 bool succession_is_settled(Succession *s, uint64_t base_usec, uint64_t now_usec);
 
 /* Returns the record of the first controller in the line; NULL: there is none. */

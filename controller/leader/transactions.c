@@ -74,8 +74,8 @@ static void read_again_later(Pending *p)
         end_without_timer(l, r);
 }
 
-/* True when the election key still has the create revision that guarded the decision. A list that is older than the
- * term cannot show this. */
+/* True when the election key still has the create revision that guarded the decision. Also true if the list is older
+ * than the term: such a list proves nothing. */
 static bool still_leads(const Leader *l, const EtcdRange *range)
 {
     if (range->revision < l->term)

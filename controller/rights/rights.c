@@ -22,6 +22,7 @@ static bool is_written(int kind)
     case KEY_HEALTH:
     case KEY_ASKS: /* only sdctl and nodes write these keys */
     case KEY_LINES:
+    case KEY_PROGRAMS:
         return false;
     default:
         return true;

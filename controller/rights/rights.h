@@ -7,10 +7,9 @@
  * the right is granted. A denial is reported once in the log and in the controller's election record, and the rights
  * are requested again until none is denied.
  *
+ * Units: none. Threads: loop thread only.
  * Ownership: part of a Leader; borrows the client and the cluster's name.
- * Units:     none.
  * Errors:    none: an unknown right counts as denied.
- * Threads:   loop thread only.
  */
 #pragma once
 
@@ -29,11 +28,12 @@ typedef struct RightsQuestion {
 } RightsQuestion;
 
 struct Rights {
-    bool may[KEY_KINDS];    /* etcd's last answer was yes */
-    bool denied[KEY_KINDS]; /* etcd's last answer was no; before the first answer both are false */
-    char lacks[64];         /* names of the denied kinds, separated by blanks; cut to fit */
-    bool asked;             /* rights were requested after a denial since the last tick */
-    unsigned ticks;         /* ticks in a row with a kind denied or unknown */
+    bool may[KEY_KINDS]; /* etcd's last answer was that this kind may be written */
+    /* etcd's last answer was a denial; before the first answer, may and denied are false */
+    bool denied[KEY_KINDS];
+    char lacks[64]; /* names of the denied kinds, separated by blanks; cut to fit */
+    bool asked;     /* rights were requested after a denial since the last tick */
+    unsigned ticks; /* ticks in a row with a kind denied or unknown */
     Etcd *etcd;
     const char *cluster; /* the cluster's name */
     RightsChanged changed;

@@ -34,7 +34,8 @@ enum {
     WAIT_SEC = 300,
     DEATHS = 5,
     LOSSES = 3,
-    AT_ONCE = 30, /* nodes that are lost at once: a rack of 1000 nodes */
+    /* number of nodes that are lost at once, like one rack of a fleet of 1000 nodes */
+    AT_ONCE = 30,
     COMMIT_EACH_SEC = 10,
     ERRORS_MAX = 10000,
     REST_SEC = 2, /* within this time all programs have read what was written */
@@ -55,7 +56,7 @@ typedef struct FakeNode {
     uint64_t incarnation;
     int64_t generation; /* generation whose ranks the node runs; 0: none */
     int first_rank, n_ranks;
-    RankState state; /* state of its ranks */
+    RankState state; /* state of the node's ranks */
     EtcdWatch *watches[ELEMENTSOF(watched)], *own;
 } FakeNode;
 
@@ -85,7 +86,7 @@ struct Fleet {
     uint64_t world_usec; /* when the world's record was seen */
     uint64_t go_usec;
     char awaited_key[KEY_MAX]; /* key whose next event is awaited */
-    uint64_t awaited_usec;     /* when that event was seen; 0: not yet */
+    uint64_t awaited_usec;     /* when the event of awaited_key was seen; 0: not yet */
     bool awaits_loss;          /* any lost node is awaited: leases end at different moments */
     int n_viewers;             /* number of viewers; -1: there is no page */
     char page[160];            /* address of the leader's page */
@@ -95,7 +96,7 @@ struct Fleet {
     Etcd *clients[NODES_MAX / NODES_PER_CLIENT + 1];
     int64_t told_revision, told_bytes;
     int n_told;
-    uint64_t told_usec; /* when the last node received it */
+    uint64_t told_usec; /* when the last node received the world's record */
 };
 
 static void give_up(const char *what)
@@ -233,11 +234,13 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
         return;
     n->lease_id = lease;
     post_node(n);
-    if (n->generation) /* the lease was lost: a daemon also puts its ranks again */
+    /* after the loss of a lease, a daemon puts the record of its ranks again, too */
+    if (n->generation)
         post_ranks(n, n->state, 0);
 }
 
-/* Ends the node's ranks of the last world, and makes its ranks of this world, if any, ready. */
+/* Makes the node's ranks of the new generation ready. generation 0: the new world has no ranks on the node, whose old
+ * ranks have exited. */
 static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ranks)
 {
     if (n->generation && !generation && n->lease_id)

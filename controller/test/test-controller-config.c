@@ -13,7 +13,7 @@
 typedef struct Row {
     const char *key;
     int64_t first, second;
-    size_t offset, size; /* of the member in ClusterConfig */
+    size_t offset, size; /* offset and size of the member in ClusterConfig */
     int64_t unit;        /* factor from the setting's value to the core's */
     bool reloads;
 } Row;

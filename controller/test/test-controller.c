@@ -351,8 +351,8 @@ static Replayed replay_record(Lab *lab, int i)
     return seen;
 }
 
-/* Replays of both journals make the recorded decisions: that of a leader that was killed, and that of the next
- * leader. */
+/* A replay of the journal of a leader that was killed, and a replay of the next leader's journal, make the recorded
+ * decisions. */
 static void what_was_recorded_is_decided_again(void **state)
 {
     Lab *lab = *state;

@@ -345,7 +345,7 @@ static void many_steps_become_few_points(void **state)
     }
     assert_true(high == 9);                      /* a spike is not lost */
     assert_true(points[n - 1].step > 5000 - 64); /* the points reach the last steps */
-    feed_step(lab, "first", 1000, 2);            /* a recovery goes back */
+    feed_step(lab, "first", 1000, 2); /* after a failure, training resumes from an earlier step */
     points = curves_points(lab->seen, "first", &n);
     assert_int_equal(points[n - 1].step, 1000);
     feed_step(lab, "first", 1000, 3); /* the same step, written again */

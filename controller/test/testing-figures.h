@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-figures.h - measures and prints the figures of a benchmark of another process.
  *
- * Ownership: borrows all.
+ * Ownership: borrows all. Threads: any.
  * Units:     seconds of processor; MiB.
  * Errors:    if the measured process is gone, this program ends with a text.
- * Threads:   any.
  */
 #pragma once
 

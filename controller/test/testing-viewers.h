@@ -2,10 +2,9 @@
 /* testing-viewers.h - viewers of the leader's live page of the cluster: they count the bytes that they receive, and
  * discard them.
  *
+ * Units: bytes. Threads: loop thread only.
  * Ownership: testing_viewers_start() gives the caller TestingViewers; testing_viewers_stop() accepts NULL.
- * Units:     bytes.
  * Errors:    an error, also the end of a stream, ends the program with a text.
- * Threads:   loop thread only.
  */
 #pragma once
 

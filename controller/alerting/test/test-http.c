@@ -46,7 +46,7 @@ static void test_proxy_of_the_environment_is_named(_unused_ void **state)
     assert_non_null(strstr(text, "127.0.0.1"));
     assert_non_null(strstr(text, named));
     assert_null(strstr(text, "secret"));
-    /* the sink has a proxy of its own, or no_proxy names its host */
+    /* The text does not name http_proxy if the sink has a proxy of its own, or if no_proxy names the host. */
     assert_null(
         strstr(fail_to_post("http://sink.invalid/hook", "http://127.0.0.1:9"), "http_proxy"));
     (void)setenv("no_proxy", "127.0.0.1", 1);

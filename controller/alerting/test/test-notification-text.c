@@ -193,7 +193,8 @@ static void bad_keys_are_refused_and_not_shown(void **state)
                    "0644); chmod o= it",
                    folder, path);
     assert_string_equal(err.text, expected);
-    warned[0] = '\0'; /* the older kinds accept the file, with a warning */
+    /* A sink of an older kind, such as webhook, may have a file that everybody reads: a warning is logged. */
+    warned[0] = '\0';
     log_lend(note_warning);
     assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
     log_lend(NULL);
@@ -286,8 +287,8 @@ static void alertmanager_hears_that_a_warning_has_become_critical(void **state)
     (void)state;
     AlertsFile file = sinks_of(SINK_ALERTMANAGER);
     _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &incident, SEVERITY_WARNING);
-    assert_int_equal(json_array_size(body),
-                     2); /* labels identify an alert, so another severity is another alert */
+    /* Labels identify an alert, so an alert of another severity is another alert. */
+    assert_int_equal(json_array_size(body), 2);
     json_t *now = json_array_get(body, 0), *before = json_array_get(body, 1);
     assert_string_equal(text_at(now, "labels", "severity"), "critical");
     assert_string_equal(text_at(now, "endsAt", NULL), "2026-01-01T01:04:00.250Z");

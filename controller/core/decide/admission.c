@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* admission.c - the incident that names the nodes that the setting `admit` leaves out.
  *
- * A user who may write nodes/<name> may register a node. A node that no word of the list fits gets no rank, and no
+ * A user who may write nodes/<name> may register a node. A node that no entry of the list matches gets no rank, and no
  * decision depends on its health, its reports of a store or its absence. If a new list leaves out a node that has
  * ranks, those ranks run on until the next world. One incident names all such nodes. */
 #include "controller/core/decide/admission.h"

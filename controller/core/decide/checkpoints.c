@@ -48,7 +48,8 @@ static void write_missing(const CoreJob *job, char *ret, size_t size)
     text_add(&t, ", and step ");
     text_add_int(&t, checkpoints_known_mark(job).step);
     text_add(&t, " was committed; ");
-    text_add(&t, runs ? "training goes on, and the next commit writes it anew"
+    text_add(&t, runs                    ? "training goes on, and the next commit writes it anew"
+                 : job->facts.is_program ? "sdctl job recover names the checkpoint to go on from"
                  : job->phase.phase >= PHASE_STOPPED
                      ? "sdctl job recover looks into the checkpoint folder"
                      : "the next world looks into the checkpoint folder");
@@ -63,6 +64,8 @@ bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d)
     char why[RECORD_TEXT_MAX + 1];
     write_missing(job, why, sizeof(why));
     lost_incident(c, job, why, false, d);
+    if (job->facts.is_program) /* only a person can name a checkpoint of a program */
+        d->incident.severity = SEVERITY_CRITICAL;
     return true;
 }
 
@@ -128,16 +131,19 @@ bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d)
                  !text_equal(request->record.submission, job->facts.submission);
     ResumePoint resume;
     bool known = checkpoints_find_resume(job, &job->checkpoints, &resume);
+    const bool cannot_look = job->facts.is_program && known && resume.find == FIND_MUST;
     Text t = text_begin(d->request.answer, sizeof(d->request.answer));
     d->request = request->record;
     d->request_revision = request->stamp.mod;
     d->put_request = true;
     d->request.outcome = REQUEST_DONE;
-    if (runs || other || (!commit->uri[0] && !known)) {
+    if (runs || other || (!commit->uri[0] && (!known || cannot_look))) {
         d->request.outcome = REQUEST_REFUSED;
         text_add(&t, runs    ? "refused: the job runs"
                      : other ? "refused: the job was deleted, and submitted again"
-                             : "refused: none of the commits verifies; name a manifest");
+                     : cannot_look
+                         ? "refused: nobody can look into a program's folder; name a checkpoint"
+                         : "refused: none of the commits verifies; name a manifest");
         return true;
     }
     decide_phase(c, job, PHASE_PENDING, "goes on as sdctl job recover said", d);

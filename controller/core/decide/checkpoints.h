@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoints.h - puts the record of a job's commits back, and serves `sdctl job recover`.
  *
- * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ * Folder:    defaults of the headers here: Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
  *            none. Threads: one at a time.
  */
 #pragma once

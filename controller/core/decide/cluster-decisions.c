@@ -18,7 +18,8 @@
 enum {
     REQUEST_KEPT_SEC = 3600,
     NAMES_BYTES = 160, /* most bytes of the list of names in one incident */
-    ABSENCES_MAX = 10, /* this many lost nodes have their own incident; further nodes share one */
+    /* at most this many lost nodes have an incident each; further lost nodes share one incident */
+    ABSENCES_MAX = 10,
 };
 
 static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
@@ -145,7 +146,7 @@ static const Incident *find_absence(const Cluster *c, Absences open, const CoreN
 
 /* ---- nodes that are lost ---- */
 
-/* Notes the absence of nodes that host ranks of an active job, but vanished before any present controller had seen
+/* Notes the absence of nodes that host ranks of an active job, but vanished before this controller had seen
  * them. */
 static void note_unseen(Cluster *c)
 {
@@ -222,7 +223,7 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
     c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
 }
 
-/* True when the node is back, or an operator or the leader has cordoned it, so that its absence is known. */
+/* True when the node's absence need not be reported: the node is back, or an operator or the leader has cordoned it. */
 static bool is_known(const Cluster *c, const CoreNode *node)
 {
     return node->present || node_find_cordon(c, node, NULL);
@@ -435,7 +436,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 {
     bool recover = text_equal(request->kind, "recover");
     if (!recover && !text_equal(request->kind, "checkpoint"))
-        return NULL; /* the addressee of the request answers the request */
+        return NULL; /* the node that is asked answers, not the leader */
     for (int i = 0; i < c->limits.jobs; i++) {
         const CoreJob *job = &c->jobs[i];
         if (!job->used || !text_equal(job->name, request->target))

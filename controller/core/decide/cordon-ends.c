@@ -33,8 +33,8 @@ static uint64_t end_of(const Cluster *c, const CordonCause *cause)
     return cause->since_usec + c->config.strike_window_usec;
 }
 
-/* True when a cause's time is over: by the record's time, or, for a quarantine, quarantine_usec after this
- * controller learnt of that time, whichever is earlier. So a clock that was ahead prolongs no quarantine. */
+/* True when a cause's time is over by its record. A quarantine that no operator set also ends quarantine_usec after
+ * this controller learnt of its end, if that is earlier: a clock that was ahead must not prolong a quarantine. */
 static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const CordonCause *cause)
 {
     const uint64_t end = end_of(c, cause), rest = end > c->real_usec ? end - c->real_usec : 0;

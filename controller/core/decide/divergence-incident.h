@@ -5,8 +5,8 @@
 
 #include "controller/core/state/state.h"
 
-/* Opens or resolves the incident; with train.stop_if_diverging it fails the job. Fills *d and returns true if there is
- * work. */
+/* Opens or resolves the incident of training that diverges; with train.stop_if_diverging the decision also fails the
+ * job. Fills *d and returns true if there is a decision. */
 bool decide_divergence(const Cluster *c, const CoreJob *job, Decision *d);
 /* Ends the incident of a job that is over: the job did not recover from it. */
 bool decide_divergence_over(const Cluster *c, const CoreJob *job, Decision *d);

@@ -14,7 +14,7 @@
 #include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 
-enum { GROWTHS_IN_VAIN_TOLD = 2 }; /* this many in a row open an incident */
+enum { GROWTHS_IN_VAIN_TOLD = 2 }; /* number of failed growths in a row that opens an incident */
 
 static bool is_stuck(const CoreJob *job)
 {

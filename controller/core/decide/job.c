@@ -246,8 +246,7 @@ static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision
 static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(job->phase.go);
-    const NodeRanks *rank0 = job_rank0_report(c, job);
-    if (!rank0 || rank0->first_step == 0)
+    if (!job_world_has_begun(c, job))
         return false;
     /* From now on the incident and the history explain why there is another world. */
     decide_phase(c, job, PHASE_RUNNING, job->world.incident[0] ? "" : job->phase.reason, d);
@@ -317,12 +316,6 @@ static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 /* ---- a world leaves ---- */
 
-static bool has_left(const Cluster *c, const CoreJob *job)
-{
-    const NodeRanks *rank0 = job_rank0_report(c, job);
-    return rank0 && rank0->left && !rank0->gone;
-}
-
 static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(job->phase.go && phase_is_active(job->phase.phase));
@@ -382,8 +375,8 @@ static void note_failure(const Cluster *c, CoreJob *job, const FailureSign *sign
 static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(phase_is_active(job->phase.phase));
-    const NodeRanks *rank0 = job_rank0_report(c, job);
-    if (rank0 && rank0->finished) {
+    const WorldEnd end = job_world_end(c, job);
+    if (end == WORLD_FINISHED) {
         char reason[RECORD_TEXT_MAX + 1];
         if (decide_divergence(c, job, d))
             return true;
@@ -404,7 +397,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         failure.step = job_reached_step(c, job);
         return decide_failure(c, s, job, &failure, d);
     }
-    if (job->phase.go && has_left(c, job))
+    if (job->phase.go && end == WORLD_LEFT)
         return decide_left(c, s, job, d);
     if (decide_found(c, s, job, d))
         return true;

@@ -57,7 +57,7 @@ bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     Failure f = {.cause = CAUSE_RETRY, .node = job_find_sole_reporter(c, job, CAUSE_RETRY)};
     if (f.node >= 0 && job_has_spare_for(c, s, job, f.node))
         s->left_out[f.node] = true;
-    if (f.node >= 0 && job->n_runs > 1) {
+    if (f.node >= 0 && job->n_runs > 1 && strike_is_due(job, &f)) {
         if (incident)
             text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
         strike(c, s, job, &f, d);

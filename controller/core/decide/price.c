@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* price.c - changes the cost meter of a training job to new prices.
  *
- * Guarantees: without prices nothing is decided. So `cluster what-if`, which has no prices, shows what the leader
- *             would decide. */
+ * Guarantees: without the setting `prices` nothing is decided here. */
 #include "controller/core/decide/price.h"
 
 #include "cluster/cost.h"

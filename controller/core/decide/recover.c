@@ -48,7 +48,7 @@ static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
     }
 }
 
-/* Quarantines all nodes that report the same cause at once, so that each of them does not cost a generation. */
+/* Quarantines all nodes that report the same cause at once, so that together they cost only one generation. */
 static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                            Decision *d)
 {
@@ -93,8 +93,8 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     }
 }
 
-/* Lets a spare replace the node if only one node failed. Returns true if this answers the failure, whatever the
- * cause would otherwise mean for the job. */
+/* Lets a spare replace the node if only one node failed. Returns true if a spare replaces the node: this
+ * answers the failure, whatever the cause would otherwise mean for the job. */
 static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                             Decision *d)
 {

@@ -23,8 +23,8 @@ static void write_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* The time that a node must stay before a world grows onto it: one TTL or, if it is shorter, the interval between two
- * growths, which is what too early a growth would cost. */
+/* The time that a node must stay before a world grows onto it: one TTL, or the interval between two growths if
+ * that is shorter. A growth that came too early costs no more than that interval. */
 static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
 {
     return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);

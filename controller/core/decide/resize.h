@@ -4,7 +4,7 @@
 
 #include "controller/core/state/state.h"
 
-enum { GROWTHS_IN_VAIN_MAX = 6 }; /* the pause between two growths doubles at most this often */
+enum { GROWTHS_IN_VAIN_MAX = 6 }; /* how many times the pause between two growths may double */
 
 /* Notes that desired/<job> was put back unchanged, so that the next leader does not take it for a new request. */
 bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d);

@@ -32,7 +32,7 @@ bool checkpoints_are_missing(const CoreJob *job)
 }
 
 /* Tries in this order: the newest commit that is not struck out; a search of the folder; the checkpoint to adopt;
- * step 0. */
+ * step 0. Nobody can search the folder of a program, whose checkpoints have a form of their own. */
 bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkpoints,
                              ResumePoint *ret)
 {
@@ -56,7 +56,7 @@ bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkp
         return false;
     text_copy(ret->uri, sizeof(ret->uri), job->facts.resume_uri);
     ret->adopt = ret->uri[0] != '\0';
-    ret->find = ret->adopt ? FIND_NOTHING : FIND_ANY;
+    ret->find = ret->adopt || job->facts.is_program ? FIND_NOTHING : FIND_ANY;
     return true;
 }
 

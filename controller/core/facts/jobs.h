@@ -15,6 +15,6 @@ double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step);
 bool job_goes_before(const CoreJob *a, const CoreJob *b);
 /* True when no rank of the job runs, because its last generation has failed and the next one is not due yet. */
 bool job_is_paused(const CoreJob *job);
-/* Returns the step that the present world resumed from. If the checkpoint is another job's, only the ranks know its
- * step: until they report it, returns `otherwise`. */
+/* Returns the step that the present world resumed from. If the checkpoint is another job's, only the ranks know
+ * the checkpoint's step: until they report that step, returns `otherwise`. */
 int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise);

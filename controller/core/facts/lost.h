@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lost.h - which records of a job are missing, damaged, older than what is known, or of another version. */
+/* lost.h - which records of a job are missing, damaged, older than what is known, or of a version that this program
+ * does not read. */
 #pragma once
 
 #include "controller/core/state/causes.h"
@@ -14,7 +15,8 @@ void lost_write(Text *t, Lost lost, const char *kind, const char *name);
 /* True when a record of the job is of a version that this program does not read: then none of the job's records is
  * written or removed. */
 bool lost_to_another_version(const CoreJob *job);
-/* True when nothing can be decided about the job: its spec is missing, or a record is of another version. */
+/* True when nothing can be decided about the job: its spec is missing, or this program does not read the version of one
+ * of its records. */
 bool lost_hides(const CoreJob *job);
 /* True when the job's world is not the world that its phase names: another world must follow. */
 bool world_is_lost(const CoreJob *job, Failure *ret);
@@ -22,7 +24,7 @@ bool world_is_lost(const CoreJob *job, Failure *ret);
 bool lost_with_its_job(const CoreJob *job, const char *submission);
 /* True when the record is of an earlier world of the same submission, and was put back, for instance from a backup. */
 bool lost_is_older_world(const CoreJob *job, const WorldRecord *world);
-/* The two functions write the reason and return true if a record of the job is of another version, or if its spec is
- * missing. */
+/* lost_is_foreign() is true when a record of the job is of a version that this program does not read;
+ * lost_is_without_spec() is true when the job's spec is missing. If true, both write the reason. */
 bool lost_is_foreign(const CoreJob *job, char *ret, size_t size);
 bool lost_is_without_spec(const CoreJob *job, char *ret, size_t size);

@@ -8,6 +8,7 @@
 
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/machines.h"
+#include "controller/core/state/text-buffer.h"
 
 /* True while ranks of the job live, or may be about to start: a node that has not reported yet may still start its
  * ranks. */
@@ -97,6 +98,8 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
         return "is a machine that is quarantined under another name";
     if (s->left_out && s->left_out[node - c->nodes])
         return "is left out";
+    if (job && job->facts.is_program && !text_has_word(node->record.features, FEATURE_PROGRAMS))
+        return "runs no programs (allow_exec)";
     if (job && job->facts.needs_gpu && node->record.n_gpus == 0)
         return node_lacks_gpu;
     return NULL;

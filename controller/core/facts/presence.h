@@ -18,8 +18,8 @@ extern const char node_lacks_gpu[];
 /* Returns why no rank of the job (if NULL, of any job) may be placed on the node; NULL if a rank may be placed
  * there. */
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
-/* True when the report's ranks have saved and left the job's present world as asked, or finished it: while that world
- * goes on, the end of their node is not a failure. */
+/* True when the report's ranks have finished the job's present world, or have saved and left that world as asked. Then
+ * the end of the ranks' node is not a failure, even while the world goes on. */
 bool report_has_end(const CoreJob *job, const NodeRanks *report);
 /* True while a process of the report may run: its end was not reported, and its node is not known to be dead. */
 bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);

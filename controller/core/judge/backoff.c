@@ -28,12 +28,27 @@ static bool has_patience(const Cluster *c, const CoreJob *job)
     return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
 }
 
+/* A program that reports no steps has made progress if its world has run for progress_usec: a world runs from the time
+ * at which its last rank was ready. */
+static bool has_run_long(const Cluster *c, const CoreJob *job)
+{
+    const bool names_steps = job_reached_step(c, job) > checkpoints_known_mark(job).step ||
+                             job->phase.furthest_step > checkpoints_known_mark(job).step;
+    uint64_t ready_usec = 0;
+    if (job->facts.progress_usec == 0 || !job->phase.go || names_steps)
+        return false;
+    for (int i = 0; i < job->n_runs; i++)
+        if (job_runs(c, job)[i].report >= 0)
+            ready_usec = MAX(ready_usec, c->reports[job_runs(c, job)[i].report].ready_usec);
+    return ready_usec > 0 && c->real_usec >= ready_usec + job->facts.progress_usec;
+}
+
 /* True when the present world got beyond the furthest step, or the next world would resume from a later step than any
  * world before: a job that is moved again and again may repeat steps and still get further each time. */
 static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
     return job_reached_step(c, job) > job->phase.furthest_step ||
-           checkpoints_resume_step(job) > job->phase.furthest_resume;
+           checkpoints_resume_step(job) > job->phase.furthest_resume || has_run_long(c, job);
 }
 
 static bool uses_failure(const Cluster *c, const CoreJob *job, Cause cause, bool goes_back)

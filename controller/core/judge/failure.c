@@ -33,7 +33,9 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
         text_add(&t, rank->exit_code < 0 ? "signal " : "exit ");
         text_add_int(&t, rank->exit_code < 0 ? -rank->exit_code : rank->exit_code);
     }
-    if (rank->hung) {
+    if (rank->hung && rank->stage == STAGE_RUNNING) {
+        text_add(&t, ", silent");
+    } else if (rank->hung) {
         text_add(&t, ", no progress at step ");
         text_add_int(&t, rank->step);
         text_add(&t, ", stage ");
@@ -49,7 +51,7 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
 
 /* True when a is more telling than b. Causes are compared first. If both are hangs, the hang of the rank that is
  * further behind is more telling. If a loss is not finite, all ranks end: the rank whose own grain made it so is more
- * telling. In all other cases the earlier failure is. */
+ * telling. In all other cases the earlier failure is more telling. */
 static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
 {
     if (a->cause != b->cause)
@@ -71,8 +73,8 @@ static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank
            (rank->killed || rank->exit_code == -SIGTERM || rank->exit_code == -SIGKILL);
 }
 
-/* Considers the run's ranks that have exited if `ended` is true; otherwise those that were found hung and have not
- * exited. */
+/* Considers the run's ranks that have exited if `ended` is true; otherwise the ranks that were found hung and have
+ * not exited. */
 static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run, bool ended,
                            Failure *best, int *best_stage)
 {
@@ -194,12 +196,13 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* True when the run's ranks have done their part: then a stop or reboot of their node is not a failure. Rank 0's
- * node never counts as done, because that node reports the end of the world. */
+/* True when the run's ranks have done their part: then a stop or reboot of their node is not a failure. In a trainers'
+ * world rank 0's node never counts as done, because that node reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
-    return i > 0 && run->report >= 0 && report_has_end(job, &c->reports[run->report]);
+    return (i > 0 || job->facts.is_program) && run->report >= 0 &&
+           report_has_end(job, &c->reports[run->report]);
 }
 
 /* Finds a present node that does not confirm the end of its ranks of an older generation. While other ranks still
@@ -222,7 +225,7 @@ static void consider_older_ranks(const Cluster *c, Scratch *s, const CoreJob *jo
 }
 
 typedef struct Suspects {
-    int n_nodes, node, rank; /* node, rank: of the first suspect */
+    int n_nodes, node, rank; /* node and rank of the first suspect */
 } Suspects;
 
 static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
@@ -233,6 +236,80 @@ static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
         s->node = run->node;
         s->rank = rank->rank;
     }
+}
+
+/* A program may report each step and stage, or steps alone, or nothing. */
+static bool names_steps(const CoreJob *job, const CoreRank *rank)
+{
+    return rank->step > job->world.resume.step;
+}
+
+/* In STAGE_JOINING a program has not reported that it is ready: it may wait until it has met the others. */
+static bool may_wait(int stage)
+{
+    return stage == STAGE_RUNNING || stage == STAGE_JOINING || stage == STAGE_REDUCING ||
+           stage == STAGE_GATHERING;
+}
+
+/* True when `other` is further on than `rank`, or `rank` surely does not wait for it: the kernel showed that it stands
+ * still by itself, or it says that it does its own work. Ranks that name no step are compared with nobody. */
+static bool is_ahead(const CoreJob *job, const CoreRank *other, const CoreRank *rank)
+{
+    if (rank->stuck != other->stuck)
+        return rank->stuck;
+    if (!names_steps(job, other) || !names_steps(job, rank))
+        return !may_wait(rank->stage);
+    if (other->step != rank->step)
+        return other->step > rank->step;
+    return !may_wait(rank->stage) && other->stage > rank->stage;
+}
+
+/* Returns the number of other nodes that may be to blame instead of the run's rank. */
+static int count_rivals(const Cluster *c, const CoreJob *job, const Run *of, const CoreRank *rank)
+{
+    int rivals = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        bool is_rival = false;
+        for (int k = 0; report && run != of && k < report->n_ranks; k++) {
+            const CoreRank *other = &report->ranks[k];
+            is_rival |= (other->hung || other->state != RANK_EXITED) && !is_ahead(job, other, rank);
+        }
+        rivals += is_rival;
+    }
+    return rivals;
+}
+
+/* In a program's world a rank is to blame only if it surely does not wait for a rank of another node. */
+static void judge_program_hang(const Cluster *c, const CoreJob *job, Failure *best)
+{
+    int fewest = job->n_runs;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++) {
+            const CoreRank *rank = &report->ranks[k];
+            const int rivals = rank->hung ? count_rivals(c, job, run, rank) : job->n_runs;
+            if (rivals >= fewest)
+                continue;
+            fewest = rivals;
+            best->node = run->node;
+            best->rank = rank->rank;
+            best->step = rank->step;
+            best->code = rank->exit_code;
+            describe_exit(report, rank, CAUSE_HANG, best->evidence, sizeof(best->evidence));
+        }
+    }
+    if (fewest == 0)
+        return;
+    Text t = text_begin(best->evidence, sizeof(best->evidence));
+    text_add(&t, "no progress at step ");
+    text_add_int(&t, best->step);
+    text_add(&t, "; it may be any of ");
+    text_add_int(&t, fewest + 1);
+    text_add(&t, " nodes");
+    best->node = best->rank = -1;
 }
 
 /* A rank that stands still in a collective waits for other ranks: the rank that has not exited is to blame, whether
@@ -391,7 +468,9 @@ bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const Failu
         best.node = -1; /* a rank that reports a lost peer is a victim */
         find_unreachable(c, job, &best);
     }
-    if (best.cause == CAUSE_HANG)
+    if (best.cause == CAUSE_HANG && job->facts.is_program)
+        judge_program_hang(c, job, &best);
+    else if (best.cause == CAUSE_HANG)
         judge_hang(c, job, &best, sign->stage);
     assert(best.node >= -1 && best.node < c->limits.nodes);
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);

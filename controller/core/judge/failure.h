@@ -13,8 +13,8 @@ typedef struct FailureSign {
 /* Looks for the most telling sign that the job's present world has failed. Returns false if a node of the world has
  * vanished and it is too early to judge. */
 bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, FailureSign *ret);
-/* Finds the node to blame. Returns false while the world is well, or while the culprit is not clear; that wait is
- * bounded. */
+/* Finds the node to blame. Returns false while the world is well, and, for a limited time, while the culprit is
+ * not clear. */
 bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
                    Failure *ret);
 /* True when a rank of the run is not ready although its time to become ready is over. */

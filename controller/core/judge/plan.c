@@ -3,7 +3,8 @@
  *
  * The plan is deterministic. First come the nodes that ran the job before, then other nodes, last the nodes with
  * recent strikes, each group in name order; ranks are numbered in the order of their nodes' names. A slot that
- * another job's world holds, or where a process of another job may still run, is not free (I6). */
+ * another job's world holds, or where a process of another job may still run, is not free (I6). If a job has a fixed
+ * number of ranks per node, each node of its world has just so many: launchers of programs count on equal shares. */
 #include "controller/core/judge/plan.h"
 
 #include "controller/core/facts/machines.h"
@@ -49,14 +50,6 @@ void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int 
     }
 }
 
-static uint64_t lowest_slots(uint64_t slots, int n)
-{
-    uint64_t taken = 0;
-    for (; n > 0 && slots; n--, slots &= slots - 1)
-        taken |= slots & -slots;
-    return taken;
-}
-
 static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int n = 0;
@@ -86,8 +79,8 @@ static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
     return slots;
 }
 
-/* Beyond its present size, a job takes no slot that a job ahead of it can use: a failure, too, must not let a job
- * grow. Returns the size; free_slots then has the slots that the job may take. */
+/* Returns the size of the job's next world, at most `size`. A world larger than the present world takes no slot that a
+ * job ahead in the queue can use, not even after a failure. free_slots then has the slots that the job may take. */
 static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
 {
     const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;
@@ -96,7 +89,7 @@ static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
         return size;
     for (int i = 0; i < c->limits.nodes; i++)
         if (s->free_slots[i])
-            n += slots_count(s->free_slots[i] & ~reserved_slots(c, s, job, i));
+            n += slots_count(plan_share_of(job, s->free_slots[i] & ~reserved_slots(c, s, job, i)));
     if (n <= has)
         return has;
     for (int i = 0; i < c->limits.nodes; i++)
@@ -110,8 +103,8 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
     *ret = (Plan){0};
     plan_find_free_slots(c, s, job, 0, c->limits.nodes, s->free_slots);
     for (int i = 0; i < c->limits.nodes; i++)
-        ret->available += slots_count(s->free_slots[i]);
-    int size = keep_off(c, s, job, MIN(plan_wanted(job), ret->available));
+        ret->available += slots_count(plan_share_of(job, s->free_slots[i]));
+    int size = keep_off(c, s, job, MIN(plan_wanted(job), ret->available)); /* whole shares */
     if (size < plan_needed(job) || size == 0)
         return;
 
@@ -119,7 +112,7 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
     for (int i = 0; i < n; i++) {
         int node = s->plan_nodes[i];
         assert(c->nodes[node].used && left >= 0);
-        s->free_slots[node] = lowest_slots(s->free_slots[node], left);
+        s->free_slots[node] = slots_lowest(plan_share_of(job, s->free_slots[node]), left);
         left -= slots_count(s->free_slots[node]);
     }
     assert(left == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - which nodes and slots the next world of a job gets.
  *
- * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ * Folder:    defaults of the headers here: Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
  *            none. Threads: one at a time.
  * Ownership: the runs of a plan are in the Scratch and are valid until the next plan.
  */
@@ -28,5 +28,5 @@ void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *
 void plan_write_slots(const CoreJob *job, int n, Text *t);
 /* Writes "; n2 is absent; n3 is cordoned: its fan; and 7 more". */
 void plan_write_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t);
-/* True when another waiting job fits now. */
+/* True when a waiting job other than `job` fits into the free slots now. */
 bool plan_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -39,7 +39,7 @@ static bool could_run(const Cluster *c, Scratch *s, const CoreJob *job)
     for (int i = 0; i < c->limits.nodes && slots < needed; i++) {
         const CoreNode *node = &c->nodes[i];
         if (node->used && !node_refusal(c, s, node, job))
-            slots += slots_count(plan_slots_of(node, job));
+            slots += slots_count(plan_share_of(job, plan_slots_of(node, job)));
     }
     return slots >= needed;
 }

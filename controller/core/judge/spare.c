@@ -56,10 +56,10 @@ bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure 
     const bool is_alone =
         job_find_sole_reporter(c, job, f->cause) == f->node && !another_has_reported(c, job, f);
     switch (cause_rule(f->cause)->own) {
-    case OWN_BEFORE_STEP: {
-        const NodeRanks *rank0 = job_rank0_report(c, job);
-        return !rank0 || rank0->first_step == 0;
-    }
+    case OWN_BEFORE_STEP:
+        return job->facts.is_program
+                   ? job->phase.phase == PHASE_STARTING || job->phase.phase == PHASE_RECOVERING
+                   : !job_world_has_begun(c, job);
     case OWN_IF_ALONE:
         return is_alone;
     case OWN_IF_OTHERS_RESTORE:

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-internal.h - the notifier's state; private to controller/core/notifier.
  *
+ * Units: as notifier.h. Errors: none. Threads: one at a time.
  * Ownership: all of the state is in the caller's memory.
- * Units:     as notifier.h.
- * Errors:    none.
- * Threads:   one at a time.
  */
 #pragma once
 
@@ -24,7 +22,8 @@ typedef struct Task {
 /* The notification of an incident, or of a test that `sdctl alerts test` requests. */
 typedef struct Notification {
     bool used;
-    bool test;               /* the delivery marks of a test are stored in its request */
+    /* this is a test's notification, whose delivery marks are stored in the test's request */
+    bool test;
     IncidentRecord incident; /* the incident as last read; its id is always set */
     Stamp incident_stamp;
     AlertRecord alert; /* the delivery marks that this leader wants; they are stored unless dirty */

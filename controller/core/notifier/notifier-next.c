@@ -79,8 +79,8 @@ static void mark_concerned(Notifier *c, Notification *notification)
     }
 }
 
-/* True when no message is left to send. A message is also left while a sink that is not configured here may hold an
- * open alert, until the incident is late. */
+/* True when no message is left to send. While a sink that is not configured here may hold an open alert, a message
+ * counts as left, unless the incident is_late(). */
 static bool nothing_is_left(Notifier *c, Notification *notification)
 {
     MessageKind message_kind;

@@ -314,7 +314,7 @@ static void mark_failed(Notification *notification, Delivery *d, const Task *tas
     if (notification->test || (answer->kind == ANSWER_REFUSED && !may_be_open))
         d->state = DELIVERY_FAILED;
     else if (d->state == DELIVERY_FAILED)
-        d->state = DELIVERY_SENDING; /* this time the message may have arrived */
+        d->state = DELIVERY_SENDING; /* this try was not refused: the message may have arrived */
     notification->dirty = !notification->test;
 }
 

@@ -112,8 +112,8 @@ bool notifier_observe(Notifier *c, const Event *ev);
 /* Processes a sink's answer; an answer to a message that is no longer under way is ignored. random: any 32 bits. */
 void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t now_usec,
                        uint64_t real_usec, uint32_t random);
-/* Processes the outcome of a write. Before OUTCOME_REFUSED or OUTCOME_UNKNOWN the record was read and observed
- * again. */
+/* Processes the outcome of a write. Before the shell reports OUTCOME_REFUSED or OUTCOME_UNKNOWN, it reads the record
+ * again and lets the notifier observe it. */
 void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision);
 /* Returns the next action; the shell calls again until the action is NOTIFIER_REST. lease_usec: the time until which
  * this leader surely leads. */

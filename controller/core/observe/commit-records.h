@@ -4,7 +4,7 @@
 
 #include "controller/core/state/state.h"
 
-/* Applies EVENT_CHECKPOINTS, whose revision was stamped already. */
+/* Applies EVENT_CHECKPOINTS, whose revision observe() has noted already. */
 void checkpoints_observe(CoreJob *job, const Event *ev);
 /* Drops commits of an earlier job of this name. */
 void checkpoints_drop_others(CoreJob *job);

@@ -203,7 +203,7 @@ static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
     }
     job->world_lost =
         lost_by(ev, job->world.generation > 0, world && lost_is_older_world(job, world));
-    attach_reports(c, job, -1); /* no report is of the new revision */
+    attach_reports(c, job, -1); /* no report is about the new revision of the world */
     if (!world || job->world_lost)
         return;
     job->world = *world;
@@ -232,9 +232,8 @@ static void note_generation(CoreJob *job, int64_t generation)
     job->reported_generation = MAX(job->reported_generation, generation);
 }
 
-/* An incident about trouble or divergence in progress is named after the revision at which the trouble or the
- * divergence began. So a second
- * try of a transaction whose answer was lost writes the same incident. */
+/* The id of an incident about trouble or divergence names the revision at which progress/<job> first reported it. So a
+ * second try of a transaction whose answer was lost writes the same incident. */
 static void observe_progress(CoreJob *job, const Event *ev)
 {
     const ProgressRecord none = {0}, *p = ev->progress ? ev->progress : &none;
@@ -336,11 +335,12 @@ static void fill_report(NodeRanks *report, const RanksRecord *record)
         report->ranks[i] = (CoreRank){.slot = (uint8_t)r->slot,
                                       .rank = r->rank,
                                       .exit_code = (int16_t)r->exit_code,
-                                      .stage = (uint8_t)r->stage,
+                                      .stage = (uint8_t)(r->unnamed ? STAGE_RUNNING : r->stage),
                                       .unreachable_rank = r->unmet - 1,
                                       .state = (uint8_t)r->state,
                                       .hung = r->hung,
                                       .killed = r->killed,
+                                      .stuck = r->stuck,
                                       .step = r->step,
                                       .at_usec = r->at_usec};
         report->started_usec = MAX(report->started_usec, r->started_usec);
@@ -387,9 +387,9 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
     if (!node->present)
         return node_is_lost(c, s, node);
     if (node->doubt_usec)
-        return false; /* the lease removed the report: the record kept aside counts soon */
-    /* The node is present. If it was away and has not put this report back yet, its record shows whether it still
-     * runs the generation. If it never was away, the key was removed on purpose. */
+        return false; /* the report went with the lease; soon the kept record counts */
+    /* The node is present. If the node was away and has not put this report back yet, the node's record shows whether
+     * it still runs the generation. If the node never was away, the report's key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)
         return true;
     return node->record.world_revision != report->world_revision;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* observe.h - applies events to the core's state and decides nothing.
  *
- * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ * Folder:    defaults of the headers here: Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
  *            none. Threads: one at a time.
  * Ownership: events are borrowed for the call; the core copies what it keeps.
  * Errors:    none. A record that finds no place is counted (cluster_dropped).

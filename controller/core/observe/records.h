@@ -4,10 +4,10 @@
 
 #include "controller/core/state/state.h"
 
-/* Forgets what was remembered of the job's records that no longer exist, and the checkpoints unless they are of the
- * given submission: the job is gone, or another job has its name. */
+/* Called when the job is gone, or another job has its name. Forgets what was remembered of the job's records that no
+ * longer exist, and the checkpoints unless they are of the given submission. */
 void lost_forget(CoreJob *job, const char *submission);
-/* Each of these functions applies an event whose revision was stamped already. */
+/* Each of these functions applies an event whose revision observe() has noted already. */
 void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev);
 void lost_observe_desired(CoreJob *job, const Event *ev);
 void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev);

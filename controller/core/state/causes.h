@@ -4,10 +4,8 @@
  * The core decides by this table, and tests/reference prints it into docs/concepts/failure-and-blame.md and
  * docs/reference/exit-codes.md. If more must be known of a cause, it becomes another column here.
  *
+ * Units: none. Errors: none. Threads: any.
  * Ownership: everything is static.
- * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 
@@ -57,19 +55,19 @@ typedef enum CauseBudget {
 
 /* The consequence for the node that is to blame. */
 typedef enum CauseBlame {
-    BLAME_NONE,       /* none; if the node is absent, it gets no ranks anyway */
-    BLAME_STRIKE,     /* a strike */
-    BLAME_STRIKE_OUT, /* a strike, and the next world goes without the node */
+    BLAME_NONE,       /* no consequence; a node that is absent gets no ranks anyway */
+    BLAME_STRIKE,     /* the node gets a strike */
+    BLAME_STRIKE_OUT, /* the node gets a strike, and the next world goes without the node */
     BLAME_LATE,       /* the next world goes without the nodes that are late */
-    BLAME_QUARANTINE, /* quarantine until an operator uncordons the node */
-    BLAME_REFUSAL,    /* quarantine for this job only */
+    BLAME_QUARANTINE, /* the node is quarantined until an operator uncordons it */
+    BLAME_REFUSAL,    /* the node is quarantined for this job only */
 } CauseBlame;
 
 /* When a failure counts as one node's own, so that a spare answers it (spare.c). */
 typedef enum CauseOwn {
     OWN_NEVER,
-    OWN_BEFORE_STEP, /* before the world's first step */
-    OWN_IF_ALONE,    /* if no other node reports the same cause; the node also gets a strike */
+    OWN_BEFORE_STEP, /* the failure is one node's own before the world's first step */
+    OWN_IF_ALONE, /* the failure is one node's own if no other node reports the cause; that node also gets a strike */
     OWN_IF_OTHERS_RESTORE, /* as OWN_IF_ALONE, but all other ranks must have restored */
     OWN_AFTER_PAUSE,       /* as OWN_IF_ALONE, decided when the pause is over */
 } CauseOwn;
@@ -83,7 +81,8 @@ typedef struct CauseRule {
     bool pauses;   /* a pause comes before the next world */
     Severity severity;
     const char *costs; /* what the cause costs, in words for people */
-    /* The bound on the number of generations that end by the cause, unless it is K; in words for people. NULL: none. */
+    /* The rule that bounds the number of generations that end by the cause, in words for people. NULL: there is no rule
+     * for this cause but K (max_failures). */
     const char *bounds;
 } CauseRule;
 
@@ -94,7 +93,7 @@ const char *cause_name(Cause cause);
  * ends a world. */
 bool cause_ends_no_world(const char *name);
 /* Returns the cause for a trainer's exit code, or for the negated signal that ended the trainer. CAUSE_DATA_CORRUPT
- * stands for both kinds of damage, which cause_of_exit() distinguishes. */
+ * may also mean a damaged checkpoint: cause_of_exit() distinguishes damaged data from a damaged checkpoint. */
 Cause cause_of_code(int code);
 typedef struct Failure {
     Cause cause;

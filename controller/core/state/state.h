@@ -9,10 +9,9 @@
  * Only observe/, step/ and a few notes of decide/ change the state: facts and judgements take a const Cluster, and
  * write only to the Scratch that they are given.
  *
+ * Errors: none. Threads: one at a time.
  * Ownership: all arrays follow the Cluster in the caller's memory.
  * Units:     as cluster.h. *_usec without "real" in the name are boottime.
- * Errors:    none.
- * Threads:   one at a time.
  */
 #pragma once
 
@@ -48,7 +47,7 @@ typedef struct CoreNode {
     Stamp cordon_stamp;     /* stamp of cordons/<node>; mod 0: node_cordons() has no causes */
     bool cordon_foreign;    /* a later version wrote cordons/<node>: it is never overwritten */
     int64_t price;    /* a slot's price in micro-dollars per hour, by this controller's list */
-    int first_report; /* the first report about its ranks, chained by next_of_node; -1: none */
+    int first_report; /* the first report about the node's ranks, chained by next_of_node; -1: none */
 } CoreNode;
 
 /* A record under a node's name that the core does not believe, or does not believe yet. There is one per node, in a
@@ -74,18 +73,18 @@ typedef struct CoreRank {
     int unreachable_rank;       /* the rank that this rank could not join with; -1: none */
     int16_t exit_code;          /* -128 to 255 */
     uint8_t slot, stage, state; /* stage is a TrainStage, state a RankState */
-    bool hung, killed;
+    bool hung, killed, stuck;
 } CoreRank;
 
 /* A report, from the record ranks/<job>/<generation>/<node>. */
 typedef struct NodeRanks {
     bool used;
-    bool gone;          /* the key vanished; the processes may still run */
-    uint64_t gone_usec; /* when the key vanished */
+    bool gone;          /* the report's key vanished; the processes may still run */
+    uint64_t gone_usec; /* when the report's key vanished */
     int job, node;      /* indices of the job and the node */
     int next_of_node;   /* next report of the node, or next free report; -1: none */
     int64_t generation, world_revision;
-    int64_t lease; /* the lease of the key; 0: none or unknown */
+    int64_t lease; /* the lease of the report's key; 0: none or unknown */
     uint64_t incarnation;
     Stamp stamp;
     uint64_t killed_usec, first_step_usec; /* CLOCK_REALTIME */
@@ -102,7 +101,7 @@ typedef struct NodeRanks {
 /* A job's ranks on one node, in its present world. */
 typedef struct Run {
     int node;
-    int report; /* the node's report of this world; -1: there is none yet */
+    int report; /* index of the node's report of the job's present world; -1: there is none yet */
     uint64_t incarnation, slots;
     int first_rank;
 } Run;
@@ -117,7 +116,8 @@ typedef struct CoreJob {
     PhaseRecord phase; /* without a record all zero: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    /* Revisions at which progress/<job> first reported the present trouble, and the present divergence; 0: none. */
+    /* Revisions at which progress/<job> first reported the present trouble with the store, and the present
+     * divergence; 0: none. */
     int64_t trouble_revision, diverging_revision;
     /* revision of the user's last request in desired/<job>; a put-back does not count */
     int64_t word;
@@ -171,8 +171,10 @@ typedef struct Request {
  * an action borrows plan_runs until the next step. */
 typedef struct Scratch {
     uint64_t wake_usec; /* the earliest time that the core waits for; USEC_INFINITY: none */
-    bool *left_out;     /* by node: this decision places no rank on it; NULL: no node is left out */
-    bool *ran_before;   /* by node: it has ranks of the last world of the job that is planned */
+    /* by node: this decision places no rank on the node; NULL: no node is left out */
+    bool *left_out;
+    /* by node: the node has ranks of the last world of the job whose next world is planned */
+    bool *ran_before;
     uint64_t *free_slots; /* by node: the free slots of the last plan */
     int *plan_nodes;      /* indices of nodes in order of preference, of the last plan */
     WorldRun *plan_runs;  /* the runs of the last plan, sorted by node name */
@@ -194,8 +196,9 @@ struct Cluster {
     ClusterConfig config;
     uint64_t now_usec, real_usec;
     int64_t seen_revision;
-    int64_t term;        /* the term in which this controller leads; 0: it does not lead */
-    uint64_t began_usec; /* time of the first event; nodes lost before then are unknown here */
+    int64_t term; /* the term in which this controller leads; 0: it does not lead */
+    /* time of the first event; the core does not know nodes that were lost earlier */
+    uint64_t began_usec;
     uint64_t observe_until_usec; /* a new leader does not act on absence before this time */
     uint64_t hold_usec;          /* when the last hold began */
     uint64_t hold_until_usec;    /* when the hold ends: until then absence causes no decision */
@@ -215,7 +218,8 @@ struct Cluster {
     int64_t cluster_awaited;
     int64_t dropped; /* records that did not fit */
     unsigned missed; /* a bit per Table: set if records of the table did not fit */
-    unsigned taken;  /* a bit per Table in `missed`: set if the table has got a new entry since */
+    /* a bit per Table in `missed`: set if the table has got a new entry since it dropped a record */
+    unsigned taken;
     const CoreNode *nodes;
     const NodeCordons *cordons;   /* one per node */
     const DoubtedRecord *doubted; /* one per node; valid if the node's doubt_usec is not 0 */
@@ -322,8 +326,8 @@ static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *
     return &c->cordons[node - c->nodes];
 }
 
-/* True while another writer contests the node's name: the node gets no new ranks, and its absence counts later,
- * because its record comes back. */
+/* True while another writer contests the node's name. The node gets no new ranks then, and has more time before it
+ * counts as lost (node_is_lost()): if the other writer removed its record, the node puts the record back. */
 static inline bool node_is_contested(const CoreNode *node)
 {
     return node->doubt_usec != 0 || node->record.stranger_revision != 0;

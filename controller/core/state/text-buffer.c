@@ -70,6 +70,18 @@ bool text_contains(const char *words, const char *needle, size_t n)
     return n == 0;
 }
 
+bool text_has_word(const char *words, const char *word)
+{
+    for (bool begins = true; *words; begins = *words++ == ' ') {
+        size_t i = 0;
+        while (begins && word[i] && words[i] == word[i])
+            i++;
+        if (begins && !word[i] && (!words[i] || words[i] == ' '))
+            return true;
+    }
+    return false;
+}
+
 size_t text_folder(const char *uri)
 {
     size_t n = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decision-rules.h - the rules that each decision obeys, whatever the records contain.
  *
+ * Units: as state.h. Threads: one at a time.
  * Ownership: borrows the Cluster and the decision for the call.
- * Units:     as state.h.
  * Errors:    none: a decision that breaks a rule is a bug of the core, and an assert ends the program before the
  *            decision is written.
- * Threads:   one at a time.
  */
 #pragma once
 

@@ -112,7 +112,8 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     ret->read = ret->again = false;
     ret->decision.id = 0;
 
-    if (ev->stalled) /* keep observing, but do not act on absence */
+    /* after a stall, absence causes no decision before a further grace: nodes may have returned unseen */
+    if (ev->stalled)
         c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
     if (ev->kind == EVENT_OUTCOME)
         observe_outcome(c, ev);

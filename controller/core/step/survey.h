@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* survey.h - the core's state in numbers, for metrics and status. These functions only read the state.
  *
+ * Errors: none. Threads: one at a time.
  * Ownership: names are borrowed from the Cluster until its next step.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0 unknown; *_sec seconds.
- * Errors:    none.
- * Threads:   one at a time.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ typedef struct JobSurvey {
     int ranks[RANK_EXITED + 1]; /* number of ranks of the present generation, by RankState */
     int64_t steps, furthest_step;
     bool has_progress;          /* the next five fields are from progress/<job> */
-    int64_t step, samples_seen; /* of the present or an earlier generation */
+    int64_t step, samples_seen; /* reported by the present or an earlier generation */
     double loss, samples_per_sec, step_sec;
     uint64_t unsaved_usec; /* since when the store accepts no checkpoint; 0: it accepts them */
     uint64_t waits_usec;   /* since when a rank waits for data; 0: none does */

@@ -178,8 +178,8 @@ static void reload(Scenario *s)
     trace_configure(s->runner, &s->config);
 }
 
-/* Gives the next record the lease that the line names; if the line names none, the lease that the entry `before` has
- * or, if that entry is NULL, the lease of the entry `other`. */
+/* Gives the next record the lease that the line names. If the line names no lease, the record gets the lease of the
+ * entry `before`, or of the entry `other` if `before` is NULL. */
 static void hang(Scenario *s, const TraceEntry *before, const TraceEntry *other)
 {
     const TraceEntry *as = before ? before : other;
@@ -194,6 +194,7 @@ static void put_node(Scenario *s)
                     .generation = (int64_t)find_number(s, "gen", 0),
                     .startup_usec = USEC(find_number(s, "startup", 0)),
                     .n_gpus = (int)find_number(s, "gpus", 0)};
+    COPY(n.features, find_text(s, "knows", ""));
     n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), node_verdict_names, 4);
     JobRun *run = &n.runs[0];
     n.n_runs = sscanf(find_text(s, "ran", ""), "%63[^:]:%" SCNd64 ":%" SCNd64, run->job,
@@ -238,6 +239,9 @@ static void end_lease(Scenario *s)
 static void put_job(Scenario *s)
 {
     JobFacts f = {.n_grains = (int64_t)find_number(s, "grains", 8),
+                  .is_program = has_flag(s, "program"),
+                  .per_node = (int)find_number(s, "per-node", 0),
+                  .progress_usec = USEC(find_number(s, "progress", 0)),
                   .steps = (int64_t)find_number(s, "steps", 100),
                   .max_failures = (int)find_number(s, "fails", 3),
                   .grow_interval_usec = USEC(find_number(s, "grow", 600)),
@@ -343,8 +347,10 @@ static void change_rank(Scenario *s, RankReport *r)
     r->unmet = (int)find_number(s, "unmet", 0);
     r->step = (int64_t)find_number(s, "step", (double)r->step);
     r->stage = (int)find_number(s, "stage", r->stage);
+    r->unnamed = has_flag(s, "unnamed");
     r->hung = has_flag(s, "hung");
     r->killed = has_flag(s, "killed");
+    r->stuck = has_flag(s, "stuck");
     COPY(r->text, find_text(s, "text", ""));
 }
 

@@ -22,7 +22,7 @@ enum { WALKS = 60, STEPS = 4000, NODES = 6, JOBS = 4, IDS = 9 };
 
 typedef struct Walk {
     uint64_t random;
-    /* One in so many events about a job's records stays; the others become events about its ranks or its progress. */
+    /* One event in this many about a job's records is kept; all others become events about ranks or progress. */
     uint64_t quiescent;
     uint64_t now_usec, real_usec;
     int64_t revision;
@@ -249,6 +249,7 @@ static void fill_ranks(Walk *w, RanksRecord *r, RankReport ranks[RECORD_SLOTS_MA
                                 .exit_code = codes[draw(w, ELEMENTSOF(codes))],
                                 .step = number(w),
                                 .stage = (int)draw(w, STAGE_COUNT),
+                                .unnamed = draw(w, 8) == 0,
                                 .hung = draw(w, 20) == 0,
                                 .killed = draw(w, 20) == 0,
                                 .at_usec = moment(w),

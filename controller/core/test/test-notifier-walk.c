@@ -205,7 +205,7 @@ static void arrive(World *w, Message *m)
 {
     m->arrived = true;
     m->answer = ANSWER_AGAIN;
-    m->at_usec = m->until_usec; /* the shell gives up then if no answer comes before */
+    m->at_usec = m->until_usec; /* without an earlier answer, the shell gives up at until_usec */
     if (w->down[m->sink] || (!w->healed && chance(w, 20))) {
         if (chance(w, 50)) { /* the sink reports its failure */
             m->at_usec = w->now + draw(w, 1000);

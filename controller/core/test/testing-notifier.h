@@ -44,7 +44,7 @@ typedef struct Lab {
 Lab *lab_new(const NotifierSink *sinks, int n);
 void lab_free(Lab *lab);
 
-void lead(Lab *lab, int64_t term); /* term 0: deposed */
+void lead(Lab *lab, int64_t term); /* term 0: the notifier is deposed */
 /* Lets the notifier observe a record, on which run() then acts. If record is NULL, the key was removed. */
 void feed(Lab *lab, EventKind kind, const char *name, const void *record);
 void run(Lab *lab);

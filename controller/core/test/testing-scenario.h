@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-scenario.h - a golden trace while it runs: shared by test-cluster.c and the files that print its answers.
  *
+ * Units: none. Threads: one.
  * Ownership: test-cluster.c owns the Scenario.
- * Units:     none.
  * Errors:    anything that must not happen fails the test.
- * Threads:   one.
  */
 #pragma once
 
@@ -28,7 +27,7 @@ typedef struct Scenario {
 /* Appends to the answers. */
 void say(Scenario *s, const char *format, ...) _printf_(2, 3);
 void begin_line(Scenario *s);
-/* The TraceWatcher of a Scenario (userdata). */
+/* A TraceWatcher that appends each decision to the answers; userdata is the Scenario. */
 void say_decision(TraceRunner *runner, const Decision *d, void *userdata);
 /* changed: index of the cause that the decision is about; -1: a cause has ended. */
 void log_cordon(Scenario *s, const CordonRecord *record, int changed);

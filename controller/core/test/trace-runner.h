@@ -49,7 +49,7 @@ trace_cluster_for_survey(TraceRunner *runner); /* for functions that use the Clu
 /* Sets the outcome of the next decision; later outcomes are DONE again. applied: for UNKNOWN, whether the decision
  * is applied. */
 void trace_set_outcome(TraceRunner *runner, Outcome outcome, bool applied);
-void trace_lead(TraceRunner *runner, int64_t term); /* term 0: deposed */
+void trace_lead(TraceRunner *runner, int64_t term); /* term 0: the core is deposed */
 /* Applies other settings from now on, as a reload does. */
 void trace_configure(TraceRunner *runner, const ClusterConfig *config);
 /* Replaces the core by a fresh one with these settings, which reads the whole store and then leads, as a follower
@@ -72,7 +72,7 @@ TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, in
                        const char *node);
 size_t trace_entries(TraceRunner *runner, TraceEntry **ret);
 void trace_tick(TraceRunner *runner);
-/* A tick that comes late, because the leader's machine was stalled before. */
+/* Feeds a tick that comes late, as after a stall of the leader's machine. */
 void trace_stall(TraceRunner *runner);
 /* trace_hold() delays the next decision until trace_release(), which executes it if its guards are still true.
  * trace_release() returns false if no decision was delayed. */

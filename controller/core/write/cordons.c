@@ -28,8 +28,8 @@ CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const Cor
     return cause;
 }
 
-/* Returns the cordon record that the decision changes; NULL: the decision is full, or a later version wrote the
- * record. */
+/* Returns the cordon record that the decision changes; NULL: the decision is full, or a later version of the controller
+ * wrote the record. */
 static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d, int **ret_changed)
 {
     int i = 0;

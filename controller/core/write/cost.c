@@ -20,9 +20,9 @@ void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
         phase_is_active(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
 }
 
-/* Returns how long the old world trained the steps that the new world trains again. If the new world goes back
- * further, the worlds before the old one count, too. Records may hold any value, so the result is at most the life
- * of those worlds. */
+/* Returns how long the old world trained the steps that the new world trains again. If the new world resumes
+ * from a step before the old world's first step, the time of the worlds before the old world counts, too. Records may
+ * hold any value, so the result is at most the life of the worlds that count. */
 static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldRecord *next,
                            double useful_sec)
 {

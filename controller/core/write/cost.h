@@ -7,8 +7,8 @@
 /* Brings the meter up to date in a phase that is about to be written; the meter stops when the job gives up its
  * slots. */
 void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase);
-/* As cost_of_phase(), for d->world: the steps that this world trains again were paid for in vain. useful_sec: how
- * long these steps took the first time. */
+/* Brings the meter up to date for a new world, d->world: the first cost of the steps that this world trains again
+ * counts as lost. useful_sec: how long these steps took the first time. */
 void cost_of_world(const Cluster *c, const CoreJob *job, double useful_sec, Decision *d);
 /* Counts the cost of a failure up to the decision that answers it. */
 void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d);

@@ -92,8 +92,9 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     return record;
 }
 
-/* Returns the step that the job had reached, from which the incident counts the lost steps; 0: the incident with which
- * the recovery began counts them. The next worlds of a recovery may fail before they train, and go back further. */
+/* Returns the step that the job had reached, from which a new incident counts the lost steps. Returns 0 if the world
+ * has trained no step since an earlier failure: the incident of that failure counts the lost steps, also if the next
+ * world goes back further. */
 static int64_t find_reached_step(const Cluster *c, const CoreJob *job)
 {
     const int64_t reached = job_reached_step(c, job);
@@ -184,7 +185,7 @@ void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *inci
         return;
     if (is_last) /* an earlier failure of the same recovery was timed when it happened */
         time_phases(c, job, &d->incident);
-    d->incident.first_step_usec = rank0->first_step_usec;
+    d->incident.first_step_usec = job_world_began_usec(c, job);
     if (d->incident.lost_steps == 0)
         d->incident.replay_sec = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* incident.h - incidents of jobs: what each incident contains, and when it is over.
  *
- * Folder:    the defaults of its headers are Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
+ * Folder:    defaults of the headers here: Ownership: borrows the Cluster for the call. Units: as state.h. Errors:
  *            none. Threads: one at a time.
  */
 #pragma once
@@ -10,8 +10,8 @@
 #include "controller/core/state/state.h"
 
 /* Begins the decision's incident of the job: open, without node, rank or step. Returns the incident, for the caller to
- * fill in the rest. revision: the revision at which the trouble began, which becomes part of the id if the generation
- * may have other incidents; 0: the generation has no other incident. */
+ * fill in the rest. revision: the revision at which the trouble began; it becomes part of the id, because the
+ * generation may have other incidents. 0: the generation has no other incident. */
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
                                int64_t generation, int64_t revision, Decision *d);
 /* Opens an incident for the failure, or continues the open incident of the same outage. */

@@ -85,9 +85,9 @@ void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char
     d->phase.pause_usec = 1; /* a pause makes the nodes end the job's ranks */
 }
 
-/* True when the job waits already and the reason is in its record, or may be written later. A reason is written at
- * most once a second, because a node that joins or leaves changes the reasons of all waiting jobs, and each node and
- * controller reads them. */
+/* True when the job is pending already, and the job's record either has this reason or may get it later. A reason is
+ * written at most once a second, because a node that joins or leaves changes the reasons of all waiting jobs, and each
+ * node and controller reads them. */
 bool phase_reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, const char *why)
 {
     return job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&

@@ -16,11 +16,18 @@
 
 enum { STRIKES_MAX = 1000000 };
 
+/* A bug in a program ends it with a code of its own, on every machine: five such ends in ten minutes would quarantine
+ * healthy machines. */
+bool strike_is_due(const CoreJob *job, const Failure *f)
+{
+    return !job->facts.is_program || f->cause == CAUSE_HANG || f->code < 0;
+}
+
 /* Writes "signal 9", "exit 3" or "hang"; writes nothing if the machine may well have ended the trainer. */
-static void write_way(const Failure *f, char ret[RECORD_WAY_MAX + 1])
+static void write_way(const CoreJob *job, const Failure *f, char ret[RECORD_WAY_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_WAY_MAX + 1);
-    if (cause_rule(f->cause)->blame != BLAME_STRIKE)
+    if (cause_rule(f->cause)->blame != BLAME_STRIKE || !strike_is_due(job, f))
         return;
     if (f->cause == CAUSE_HANG) {
         text_add(&t, "hang");
@@ -58,7 +65,7 @@ static CordonCause add_strike(const Cluster *c, const CoreNode *node, const Core
     char way[RECORD_WAY_MAX + 1];
     const CordonCause *own = find_own(c, node, job);
     CordonCause cause = cordon_begin_cause(c, node, job);
-    write_way(f, way);
+    write_way(job, f, way);
     if (!own || !is_of_job(own, job) || !counts(c, own)) {
         cause.strikes = 0;
         cause.since_usec = c->real_usec;
@@ -141,7 +148,7 @@ void strike_judge(const Cluster *c, const CoreJob *job, const Failure *f, Strike
     if (f->node < 0)
         return;
     const CoreNode *node = &c->nodes[f->node];
-    write_way(f, ret->way);
+    write_way(job, f, ret->way);
     if (!ret->way[0])
         return;
     ret->is_jobs = text_equal(job->phase.dies_by, ret->way) &&
@@ -164,8 +171,8 @@ void strikes_lift(const Cluster *c, const CoreJob *job, const char *way, Decisio
             const CordonCause *cause = &record->causes[i];
             if (is_of_job(cause, job) && text_equal(cause->way, way) &&
                 (cause->mode == CORDON_NONE || strikes_refuse(cause)))
-                cordon_end_cause(c, node, cause,
-                                 d); /* if the decision is full, the cause ends by its time */
+                /* Without room in the decision, the cause ends when its time is over. */
+                cordon_end_cause(c, node, cause, d);
         }
     }
 }
@@ -183,6 +190,8 @@ void strike(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, 
 {
     const CoreNode *node = &c->nodes[f->node];
     assert(f->node >= 0 && node->used);
+    if (!strike_is_due(job, f))
+        return;
     CordonCause machine = cordon_begin_cause(c, node, NULL);
     CordonCause cause = add_strike(c, node, job, f);
     if (machine.mode == CORDON_QUARANTINE || cause.mode == CORDON_QUARANTINE)

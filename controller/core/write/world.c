@@ -31,6 +31,21 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
 
+/* A program whose checkpoints are not known any more must not start from nothing. */
+static void fail_without_checkpoint(const Cluster *c, const CoreJob *job, int64_t step, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    text_add(&t, "record-lost: a checkpoint of step ");
+    text_add_int(&t, step);
+    text_add(&t, " was registered, and checkpoints/");
+    text_add(&t, job->name);
+    text_add(&t, " does not have it: sdctl job recover ");
+    text_add(&t, job->name);
+    text_add(&t, " URI --step N names one");
+    decide_end(c, job, PHASE_FAILED, reason, d);
+}
+
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
                   const char *reason, Decision *d)
 {
@@ -54,6 +69,11 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
                    d);
         return true;
     }
+    if (job->facts.is_program && world->resume.find == FIND_MUST) {
+        fail_without_checkpoint(c, job, world->resume.step, d);
+        return true;
+    }
+    world->program = job->facts.program;
     world->generation = job_newest_generation(job) + 1;
     world->size = plan.size;
     world->runs = s->plan_runs;

@@ -244,7 +244,7 @@ static void what_a_read_does_not_show_is_gone(_unused_ void **state)
     for (const char *key; (key = feed_next_unseen(feed)); n++) {
         assert_true(n < 2);
         (void)snprintf(seen[n], KEY_MAX, "%s", key);
-        take(feed, seen[n], NULL); /* as the shell does for each such key */
+        take(feed, seen[n], NULL); /* the shell, too, reports each unseen key to the feed as gone */
     }
     assert_int_equal(n, 2);
     const bool first = strcmp(seen[0], LAB "nodes/n1") == 0;
@@ -320,7 +320,8 @@ static void a_job_file_that_is_refused_is_a_fact(_unused_ void **state)
         assert_int_equal(event.health, RECORD_READABLE);
         assert_non_null(strstr(event.spec->refused, cases[i].words));
         assert_int_equal(event.spec->arrival, 17);
-        assert_int_equal(event.spec->max, cases[i].words[0] ? 0 : 2); /* refused: nothing is set */
+        /* a refused job file sets no fact */
+        assert_int_equal(event.spec->max, cases[i].words[0] ? 0 : 2);
     }
 }
 
@@ -339,7 +340,7 @@ static void live_once(_unused_ void *arg)
     feed_mark(feed);
     feed_mark(feed);
     _cleanup_free_ char *world = record_of(EVENT_WORLD);
-    take(feed, keys[4].key, world); /* the feed holds this record at its end */
+    take(feed, keys[4].key, world); /* the feed is freed while it holds this record */
     assert_null(feed_free(feed));
     assert_null(feed_free(NULL));
 }

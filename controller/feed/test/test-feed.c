@@ -72,12 +72,12 @@ static json_t *usual_file(void)
 }
 
 /* Feeds the file as a submitted job; the event borrows from the feed. */
-static const JobFacts *submit(Feed *feed, const json_t *file)
+static const JobFacts *submit_program(Feed *feed, const json_t *file, Hash program)
 {
     static Event event;
     char key[KEY_MAX];
     Error err = ERROR_INIT;
-    SpecRecord spec = {.submitted_usec = 5, .submission = SUBMISSION};
+    SpecRecord spec = {.submitted_usec = 5, .submission = SUBMISSION, .program = program};
     (void)snprintf(spec.resume_uri, sizeof(spec.resume_uri), "file:///other/manifest.json");
     _cleanup_free_ char *text = json_dumps(file, JSON_COMPACT);
     spec.spec = text;
@@ -91,6 +91,11 @@ static const JobFacts *submit(Feed *feed, const json_t *file)
     assert_int_equal(event.revision, 43);
     assert_string_equal(event.name, "a");
     return event.spec;
+}
+
+static const JobFacts *submit(Feed *feed, const json_t *file)
+{
+    return submit_program(feed, file, (Hash){0});
 }
 
 static int64_t fact_of(const JobFacts *of, size_t i)
@@ -153,6 +158,10 @@ static void no_fact_is_left_out(_unused_ void **state)
     static const struct {
         size_t offset, size;
     } others[] = {{offsetof(JobFacts, arrival), sizeof(((JobFacts *)NULL)->arrival)},
+                  {offsetof(JobFacts, is_program), sizeof(bool)},
+                  {offsetof(JobFacts, program), sizeof(Hash)},
+                  {offsetof(JobFacts, per_node), sizeof(int)},
+                  {offsetof(JobFacts, progress_usec), sizeof(uint64_t)},
                   {offsetof(JobFacts, submission), SUBMISSION_BYTES},
                   {offsetof(JobFacts, resume_uri), sizeof(((JobFacts *)NULL)->resume_uri)},
                   {offsetof(JobFacts, refused), sizeof(((JobFacts *)NULL)->refused)}};
@@ -167,12 +176,57 @@ static void no_fact_is_left_out(_unused_ void **state)
     }
 }
 
+static json_t *program_file(void)
+{
+    json_t *file = json_loads(
+        "{\"name\":\"a\",\"kind\":\"exec\",\"priority\":3,"
+        "\"world\":{\"min\":2,\"max\":6,\"per_node\":2},"
+        "\"exec\":{\"command\":[\"train\"],\"dir\":\"/tmp\",\"device\":\"cuda\",\"steps\":8191},"
+        "\"recovery\":{\"max_failures_at_same_step\":13,\"progress_s\":61}}",
+        0, NULL);
+    assert_non_null(file);
+    return file;
+}
+
+static void a_program(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    _cleanup_json_ json_t *file = program_file();
+    const Hash program = {.high = 7, .low = 8};
+    const JobFacts *f = submit_program(feed, file, program);
+    assert_string_equal(f->refused, "");
+    assert_true(f->is_program && f->needs_gpu && hash_equal(f->program, program));
+    assert_int_equal(f->per_node, 2);
+    assert_int_equal(f->progress_usec, 61 * USEC_PER_SEC);
+    assert_int_equal(f->n_grains, RECORD_RANKS_MAX);
+    assert_int_equal(f->steps, 8191);
+    assert_int_equal(f->max_failures, 13);
+    assert_int_equal(f->priority, 3);
+    assert_int_equal(f->min, 2);
+    assert_int_equal(f->max, 6);
+    _cleanup_json_ json_t *usual = usual_file();
+    f = submit(feed, usual);
+    assert_true(!f->is_program && f->per_node == 0 && f->progress_usec == 0);
+}
+
+/* An older sdctl, or a person, has put the spec without its program. */
+static void a_program_that_lies_nowhere(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    _cleanup_json_ json_t *file = program_file();
+    const JobFacts *f = submit(feed, file);
+    assert_string_equal(f->refused,
+                        "/sdtrain/lab/specs/a: program: the record programs/a is missing");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_with_values_of_its_own_everywhere),
         cmocka_unit_test(each_key_alone),
         cmocka_unit_test(no_fact_is_left_out),
+        cmocka_unit_test(a_program),
+        cmocka_unit_test(a_program_that_lies_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static struct {
     int error;
     bool cuts;        /* a failing write has written half of its bytes */
     bool is_cut;      /* a write was cut, and the write of its rest fails */
-    char calls[8192]; /* one letter per call */
+    char calls[8192]; /* the calls so far, one letter for each */
     /* Other ways to fail: */
     const char *fails_while; /* writes fail while this file exists */
     bool new_stays;          /* a new part cannot be renamed to the present part's name */
@@ -129,8 +129,8 @@ static LifeParts live_with(size_t first, size_t count, int error, bool cuts)
     return seen;
 }
 
-/* Selects the calls that the test lets fail: all calls except reads and writes, and some reads and writes, more of
- * them while a part begins. */
+/* True when the test lets this call fail: every call other than a read or a write and, of the reads and writes, a few,
+ * more while a part begins. */
 static bool is_tried(const char *calls, size_t i, bool *begins)
 {
     if (calls[i] == 'o')

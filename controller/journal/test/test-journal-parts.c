@@ -53,8 +53,8 @@ static void a_reload_outlives_its_part(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* A reload may ask to keep more incidents than there is room for since the start: the core cuts the number, and so
- * does a replay. */
+/* A reload may ask to keep more incidents than the tables, whose sizes are fixed at the start, have room for: the core
+ * cuts the number, and so does a replay. */
 static void a_reload_beyond_the_limits_can_be_read(void **state)
 {
     Life *s = *state;
@@ -124,8 +124,8 @@ static void who_is_deposed_records_what_it_sees(void **state)
     assert_true(seen.n_decisions > n_decisions);
 }
 
-/* A transaction of an earlier term is answered late, while one of the present term is under way: the latter stays
- * under way. */
+/* A transaction of an earlier term is answered late, while a transaction of the present term is under way:
+ * the transaction of the present term stays under way. */
 static void an_answer_to_an_earlier_term_ends_nothing(void **state)
 {
     Life *s = *state;

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/test/testing.h"
+#include "cluster/keys.h"
 #include "controller/journal/test/testing-life.h"
 
 #include <string.h>
@@ -262,6 +263,40 @@ static void a_disk_that_fails_is_tried_again(void **state)
     assert_same(&seen);
 }
 
+/* Records key n3 with a value of n bytes, always at the same time. Returns by how much the file grew. */
+static int64_t record_value(const Life *s, Journal *journal, size_t n)
+{
+    char key[KEY_MAX];
+    struct stat before, after;
+    const Event event = {.kind = EVENT_NODE, .revision = 5, .now_usec = s->now_usec};
+    _cleanup_free_ char *value = malloc(n);
+    assert_non_null(value);
+    memset(value, 'x', n);
+    assert_int_equal(stat(s->path, &before), 0);
+    journal_record_key(journal, &event, key_of("lab", KEY_NODES, "n3", key), value, n);
+    assert_int_equal(stat(s->path, &after), 0);
+    return after.st_size - before.st_size;
+}
+
+/* A line of the greatest length is replayed, and copied whole into the next part. A longer line is lost. */
+static void the_longest_line_is_read_again(void **state)
+{
+    enum { LINE_BYTES_MAX = (16 << 20) - 1 }; /* with the newline */
+    Life *s = *state;
+    Error err = ERROR_INIT;
+    const Event tick = {.kind = EVENT_TICK, .now_usec = s->now_usec};
+    _cleanup_(journal_freep) Journal *journal = NULL;
+    assert_int_equal(journal_new(s->path, 1, &s->head, &journal, &err), 0);
+    const int64_t around = record_value(s, journal, 1) - 1;
+    const size_t longest = (size_t)(LINE_BYTES_MAX - around);
+    assert_int_equal(record_value(s, journal, longest), LINE_BYTES_MAX);
+    journal_record_event(journal, &tick); /* begins a part */
+    assert_int_equal(replay(s->old_path).n_events, 2);
+    assert_int_equal(replay(s->path).n_events, 2); /* the copy, and the tick */
+    assert_int_equal(record_value(s, journal, longest + 1), 0);
+    assert_int_equal(replay(s->path).n_events, 2);
+}
+
 #define WITH_LIFE(test) cmocka_unit_test_setup_teardown(test, life_setup, life_teardown)
 
 int main(void)
@@ -276,6 +311,7 @@ int main(void)
         WITH_LIFE(a_list_of_nodes_is_replayed),
         cmocka_unit_test(texts_of_the_settings_survive),
         WITH_LIFE(a_disk_that_fails_is_tried_again),
+        WITH_LIFE(the_longest_line_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

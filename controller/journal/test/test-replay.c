@@ -250,7 +250,7 @@ static void lines_of_others(void **state)
     }
 }
 
-/* A line of 16 MiB is refused; a line that is one byte shorter is only unreadable. */
+/* A line of 16 MiB ends the replay with an error. A line that is one byte shorter is passed over and counted. */
 static void a_line_without_an_end(void **state)
 {
     enum { MAX = 16 << 20 };

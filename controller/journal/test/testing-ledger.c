@@ -9,15 +9,16 @@
 
 typedef struct Walk {
     const Life *life;
-    size_t next;     /* index of the next entry in the ledger */
-    json_t *present; /* key ("" for leadership) -> its last line, in the order of time */
+    size_t next; /* index of the next entry in the ledger */
+    /* each key ("" for leadership) -> the last line about the key, in the order of time */
+    json_t *present;
     json_t *config;
     LifeParts seen;
     /* The part that is being read: */
     const char *path;
-    json_t *lines; /* null: the line cannot be read */
+    json_t *lines; /* the part's lines; null for a line that cannot be read */
     size_t line;
-    /* The replay of that part: */
+    /* The replay of the part at `path`: */
     size_t n_reported;
     int n_then;
     bool fit;

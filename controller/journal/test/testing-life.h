@@ -29,21 +29,21 @@ typedef struct Life {
     int64_t revision, world_revision;
     int64_t lease; /* lease of nodes and ranks; 0: none */
     bool stalled;  /* the next event is marked as stalled */
-    bool holds;    /* outcomes are not fed; held_id is the newest decision */
+    bool holds;    /* outcomes are not fed; held_id is the id of the newest decision */
     int64_t held_id;
     bool may_fail; /* life_open() may fail */
     int n_decisions;
     json_t *ledger;  /* the lines that the journal must contain */
     int n_parts;     /* number of parts seen; their second names are part-1, ... */
     uint64_t part;   /* inode of the present part */
-    char said[4096]; /* the log */
+    char said[4096]; /* the lines that were logged */
 } Life;
 
 int life_setup(void **state);
 int life_teardown(void **state);
 
-/* Starts a controller: a new core, and the journal of the controller before. A result other than 0 ends the test
- * unless may_fail is set; then nothing is recorded. */
+/* Starts a controller with a new core, which continues the journal of the controller before. An error ends the test.
+ * If may_fail is set, an error is returned instead, and nothing is recorded. */
 int life_open(Life *s, uint64_t max_bytes);
 void life_begin_core(Life *s); /* a core without a journal */
 void life_configure(Life *s, const ClusterConfig *config);
@@ -65,8 +65,8 @@ json_t *life_end_journal(Life *s);
 
 typedef struct LifeParts {
     int n_heads, n_cut, n_unfit, n_decisions;
-    int64_t lost_events,
-        lost_decisions; /* as reported by the heads and the log, and equal to the lines that are missing */
+    /* numbers of missing lines, as the heads and the log report them */
+    int64_t lost_events, lost_decisions;
 } LifeParts;
 
 /* Frees the journal and checks all parts. n_unfit: parts that began while something was under way. */

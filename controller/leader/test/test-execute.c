@@ -49,7 +49,8 @@ int __wrap_etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_c
         assert_true(n_values < ELEMENTSOF(values));
         for (size_t k = 0; k < n_values; k++) /* etcd refuses a transaction that puts a key twice */
             assert_string_not_equal(keys[k], ops[i].key);
-        char removed[KEY_MAX + 16]; /* etcd also refuses to put and delete the same key */
+        /* etcd also refuses a transaction that puts and deletes the same key. */
+        char removed[KEY_MAX + 16];
         (void)snprintf(removed, sizeof(removed), "\ndelete %s\n", ops[i].key);
         assert_null(strstr(sent, removed));
         keys[n_values] = strdup(ops[i].key);

@@ -164,8 +164,8 @@ static int count_jobs(const Program *p)
 
 /* ---- tests ---- */
 
-/* From an empty etcd to a world, to its leader's end, and to the next leader, both in this process. A third Leader
- * leads another cluster and must see nothing of this. */
+/* The first Leader begins with an empty etcd, places a world and leaves; then a second Leader in the same process
+ * leads. A third Leader leads another cluster and must see no record of the first cluster. */
 static void one_leads_after_the_other_in_one_process(void **state)
 {
     Lab *lab = *state;

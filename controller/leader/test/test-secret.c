@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-secret.c - the secret of a world: written with the world or not at all, another one for each world, and never
+/* test-secret.c - the secret of a world: written with the world or not at all, a new secret for each world, and never
  * an obstacle to a decision. Uses a real member of etcd. */
 #include "base/test/testing.h"
 #include "cluster/keys.h"
@@ -181,7 +181,8 @@ static void a_secret_comes_with_each_world(void **state)
     close_lab(&lab);
 }
 
-/* etcd denies a whole transaction because of one operation: without the right, worlds are decided as before. */
+/* etcd denies a whole transaction because of one operation. So a leader without the right to write secrets
+ * places worlds without a secret. */
 static void a_leader_without_the_right_still_decides(void **state)
 {
     (void)state;

@@ -50,7 +50,8 @@ static bool has_job(const char *name)
     return cluster_survey_job(leader_view(leader).cluster, 0, &job) && !strcmp(job.name, name);
 }
 
-/* Job d does not fit either, and there is room again: the read that is under way is not followed by a second one. */
+/* While the Leader reads all records again, job d does not fit, and then there is room for d: no second read begins
+ * before the first read is answered. */
 static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
 {
     EtcdCall *read = begin_room_read();
@@ -71,8 +72,8 @@ static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
     assert_true(has_job("b") || has_job("d"));
 }
 
-/* A decision without an answer causes a read of all records: an older read that is answered later must
- * not remove the records that the newer read has shown. */
+/* A decision without an answer causes a new read of all records. An older read that is answered after the new one must
+ * not remove records that the new one has shown. */
 static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void **state)
 {
     EtcdCall *room = begin_room_read();
@@ -596,7 +597,7 @@ static void each_record_is_told_as_read(_unused_ void **state)
     assert_int_equal(told.n_read, n + 4);
     settle();
     n = told.n_read;
-    pass(10 * USEC_PER_SEC); /* time is not a record */
+    pass(10 * USEC_PER_SEC); /* the passing of time is not reported as a record */
     leader_configure(leader, &settings);
     leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, newest_revision);
     lose_election();

@@ -98,9 +98,9 @@ static void leave_for_a_minute(bool answers)
     settle();
     leader_leave(leader);
     if (answers)
-        answer_all(); /* the Leader's last record is put, */
+        answer_all(); /* etcd puts the Leader's last record */
     if (answers)
-        answer_all(); /* and the Leader's lease is revoked */
+        answer_all(); /* etcd revokes the Leader's lease */
     pass(60 * USEC_PER_SEC);
     answer_all();
     answer_all();

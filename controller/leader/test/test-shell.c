@@ -48,7 +48,7 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
     assert_true(told.n_ticks > early);
 }
 
-/* The core decides until nothing more is to decide, without another turn of the loop. */
+/* The core decides until there is nothing more to decide, without another turn of the loop. */
 static void all_that_can_be_decided_is(_unused_ void **state)
 {
     begin_two();

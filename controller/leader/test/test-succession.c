@@ -56,8 +56,8 @@ static SuccessionAnswer ask(Line *l, const char *key)
     return succession_query(&l->s, key, BASE * SEC, l->now * SEC, (1000 + l->now) * SEC);
 }
 
-/* Lets the controller lead until it decides. One Succession stands for all processes, because all see the same
- * records. */
+/* Lets the first controller write its own record, see that record and begin to decide. One Succession stands for all
+ * processes, because all see the same records. */
 static void lead(Line *l, const char *key, int64_t term)
 {
     assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE);
@@ -249,7 +249,7 @@ static void a_leader_that_left_or_decided_or_lived_is_no_second_death(_unused_ v
         if (how == LEFT || how == SILENT)
             assert_int_equal(ask(&l, "c"), SUCCESSION_LEAD);
         else
-            lead(&l, "c", c); /* one death, which its record reports */
+            lead(&l, "c", c); /* the record of c reports one death */
         succession_clear(&l.s);
     }
 }
@@ -295,7 +295,8 @@ static void expect_the_same_of(Line *old, const char *first, const char *next)
     const SuccessionAnswer answer = ask(old, next);
     assert_int_equal(ask(&fresh, next), answer);
     assert_int_equal(succession_still_until(&fresh.s), succession_still_until(&old->s));
-    note(old, KEY_SPECS, "specs/other", "{}"); /* the same holds when records change */
+    /* the two controllers also agree after a record has changed */
+    note(old, KEY_SPECS, "specs/other", "{}");
     note(&fresh, KEY_SPECS, "specs/other", "{}");
     assert_int_equal(ask(&fresh, next), ask(old, next));
     succession_clear(&fresh.s);

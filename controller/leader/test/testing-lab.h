@@ -3,10 +3,9 @@
  *
  * Nodes n1 and n2 have one slot each; job "a" takes one or two of them.
  *
+ * Units: none. Threads: main thread only.
  * Ownership: lab_begin() and lab_end() are cmocka's setup and teardown: *state is the Lab.
- * Units:     none.
  * Errors:    none: anything that goes wrong ends the test with a message.
- * Threads:   main thread only.
  */
 #pragma once
 

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#define REAL_SEC UINT64_C(1700000000) /* CLOCK_REALTIME is ahead of the other clocks by this */
+/* CLOCK_REALTIME is this many seconds ahead of the other clocks. */
+#define REAL_SEC UINT64_C(1700000000)
 
 Etcd etcd;
 Leader *leader;

@@ -63,7 +63,8 @@ extern struct Election {
     void *userdata; /* passed to on_elected */
 } election;
 
-/* Puts the candidate's key, on its lease, which is granted if there is none. Returns the term that would begin. */
+/* Puts the candidate's key under the candidate's lease; if there is no lease, etcd first grants one. Returns the term
+ * that begins if the candidate wins. */
 int64_t enter_election(void);
 void win_election(int64_t term);
 void lose_election(void);
@@ -75,7 +76,7 @@ void begin(void);
 void begin_two(void);
 /* Lets two leaders with these records lead and die in turn, and then elects the Leader. Returns its term. */
 int64_t follow_two_deaths(const LeaderRecord *first, const LeaderRecord *second);
-/* Lets two leaders die on the same records, so that the Leader decides nothing for now. Returns its term. */
+/* Lets two leaders die on the same records, so that the Leader pauses before it decides. Returns its term. */
 int64_t stand_still(void);
 /* Ends a stall: due timers and waiting events of the watch run by their priority. */
 void resume(void);
@@ -88,5 +89,5 @@ bool is_cordoned(const char *node);
 int64_t generation(void);
 /* Returns the record that the Leader introduces itself with; the caller must clear it. */
 LeaderRecord own_record(void);
-/* Returns the number of deaths in this record. */
+/* Returns the number of deaths in own_record(). */
 int deaths_told(void);

@@ -34,7 +34,8 @@ static void take(Lab *lab, KeyKind kind)
 
 static bool is_written(int kind)
 {
-    return kind != KEY_NODES && kind != KEY_HEALTH && kind != KEY_ASKS && kind != KEY_LINES;
+    return kind != KEY_NODES && kind != KEY_HEALTH && kind != KEY_ASKS && kind != KEY_LINES &&
+           kind != KEY_PROGRAMS;
 }
 
 static void open_lab(Lab *lab)
