@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machine.h - facts about this machine: its boot id and its memory.
  *
- * Ownership: none.
- * Units:     bytes.
- * Errors:    -errno with text.
- * Threads:   any.
+ * Ownership: none. Units: bytes. Errors: -errno with text. Threads: any.
  */
 #pragma once
 

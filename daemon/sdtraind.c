@@ -27,7 +27,11 @@
 #include <sys/wait.h>
 #include <systemd/sd-journal.h>
 
-enum { SIGNALS = 4, STATE_MAX = 65536 };
+enum {
+    SIGNALS = 4,
+    STATE_MAX = 65536,
+    HOSTED_END_MSEC = 40000, /* twice the watchdog of their units, and time for systemd */
+};
 
 typedef struct Daemon {
     const SettingsCall *call; /* kept for a reload */
@@ -36,6 +40,7 @@ typedef struct Daemon {
     char boot_id[MACHINE_BOOT_ID_BYTES];
     int lock;     /* descriptor of the lock of run_dir; shared with the keeper */
     int trainer;  /* open fd of the ranks' program, opened at the start or at a reload */
+    int runner;   /* open fd of the program that hosts programs of others, opened at the start */
     pid_t keeper; /* 0: the keeper was killed */
     CgroupBase cgroups;
     RankSessions *sessions; /* shared with the keeper */
@@ -77,6 +82,13 @@ static void open_trainer(Daemon *d)
     d->trainer = open(d->config->trainer, O_PATH | O_CLOEXEC);
     if (d->trainer < 0) /* then each rank executes the path, and reports the error */
         log_warning("trainer: %s: %s", d->config->trainer, strerror(errno));
+}
+
+static void open_runner(Daemon *d)
+{
+    d->runner = open(d->config->runner, O_PATH | O_CLOEXEC);
+    if (d->runner < 0 && d->config->allow_exec) /* then each rank executes the path */
+        log_warning("runner: %s: %s", d->config->runner, strerror(errno));
 }
 
 static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
@@ -290,7 +302,8 @@ static void on_registered(void *userdata)
 {
     Daemon *d = userdata;
     status_ready(d->manager);
-    health_record_update(&d->probes, false); /* the health record waited for the name */
+    /* health/<node> is not written before the node has its name. */
+    health_record_update(&d->probes, false);
 }
 
 static void on_draining(void *userdata)
@@ -361,6 +374,28 @@ static void on_job_forgotten(void *userdata, const char *job)
 
 /* ---- start, run and end ---- */
 
+/* Programs of another user end with the connection of the sdtraind that has started them. */
+static int await_hosted_programs(const DaemonConfig *c, Error *err)
+{
+    int r = cgroup_await_empty(c->exec_slice, 0);
+    if (r == -ETIMEDOUT) {
+        log_info("waiting for the end of programs that an earlier sdtraind has started, in %s "
+                 "NODE=%s",
+                 c->exec_slice, c->node);
+        r = cgroup_await_empty(c->exec_slice, HOSTED_END_MSEC);
+    }
+    if (r == -ETIMEDOUT)
+        return error_set(
+            err, r,
+            "programs that an earlier sdtraind has started still live in %s: systemctl "
+            "status 'sdtrain-exec@*'",
+            c->exec_slice);
+    if (r < 0)
+        log_warning("exec_slice: %s: %s; what an earlier sdtraind has started may live on",
+                    c->exec_slice, strerror(-r));
+    return 0;
+}
+
 /* Does what must happen before the first thread starts: takes the lock, starts the keeper, and ends
  * what an earlier sdtraind has left. */
 static int prepare(Daemon *d, Error *err)
@@ -381,7 +416,9 @@ static int prepare(Daemon *d, Error *err)
     if (r == 0)
         r = orphans_clear(c->run_dir, &d->cgroups, err);
     if (r == 0 && *d->cgroups.path)
-        r = cgroup_open(&d->cgroups, c->run_dir, err); /* orphans_clear() removed its folder */
+        r = cgroup_open(&d->cgroups, c->run_dir, err); /* orphans_clear() has removed the folder */
+    if (r == 0 && *c->exec_user)
+        r = await_hosted_programs(c, err);
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -395,7 +432,7 @@ static int open_loop(Daemon *d, Error *err)
     if (r < 0)
         return error_errno(err, r, "cannot make an event loop");
     d->timers = (Timers){.event = d->event, .failed = daemon_fail, .userdata = d};
-    (void)sd_event_set_watchdog(d->event, true); /* a no-op unless systemd asks for it */
+    (void)sd_event_set_watchdog(d->event, true); /* no effect unless systemd requests a watchdog */
     return add_signals(d, err);
 }
 
@@ -411,6 +448,7 @@ static void make_manager(Daemon *d)
         (RankNeeds){.process = {.event = d->event, .cgroups = &d->cgroups, .sessions = d->sessions},
                     .environment = environ,
                     .trainer = &d->trainer,
+                    .runner = &d->runner,
                     .is_other_child = is_other_child,
                     .userdata = d};
     const ManagerNeeds needs = {.config = d->config,
@@ -498,6 +536,7 @@ static void end(Daemon *d)
     }
     d->lock = fd_close(d->lock);
     d->trainer = fd_close(d->trainer);
+    d->runner = fd_close(d->runner);
 }
 
 /* Returns 0 after an orderly end, -ERESTART if sdtraind must execute itself again, or another error. */
@@ -516,9 +555,11 @@ static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
                  .status = {.started_usec = clock_boottime_usec()},
                  .lock = -EBADF,
                  .trainer = -EBADF,
+                 .runner = -EBADF,
                  .probes = {.kernel = {.fd = -EBADF}},
                  .doctor = {.pidfd = -EBADF, .output = -EBADF}};
     open_trainer(&d);
+    open_runner(&d);
     int r = prepare(&d, err);
     if (r == 0)
         r = open_loop(&d, err);
@@ -560,7 +601,8 @@ int main(int argc, char *argv[])
         r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return 0;
-    if (r == 0 && !(call.own && probes_is_child())) /* the daemon gives its child the settings */
+    /* A probe's child gets its settings from the daemon. */
+    if (r == 0 && !(call.own && probes_is_child()))
         r = config_load(&call, &config, &err);
     if (r < 0) {
         log_error("%s", err.text);

@@ -5,10 +5,9 @@
  * Example: "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s ago". A
  *          change of state is sent at once, figures every STATUS_SEC. Outside systemd nothing is sent.
  *
+ * Errors: none. Threads: loop thread only.
  * Ownership: a value. Reads the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    none.
- * Threads:   loop thread only.
  */
 #pragma once
 

@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <libgen.h>
 #include <limits.h>
+#include <pwd.h>
 #include <string.h>
 
 #define SETTINGS_STRUCT DaemonConfig /* used by SETTING() */
@@ -39,6 +40,17 @@ static const Setting table[] = {
     SETTING(INTEGER, log_bytes, 8192, 1024 * GIB, "bytes kept of what one rank prints (64 MiB)",
             .reloads = true),
     SETTING(TEXT, trainer, 0, 0, "program of a rank (sdtrainer beside sdtraind)", .reloads = true),
+    SETTING(FLAG, allow_exec, 0, 0, "true: jobs of kind exec may run programs here (false)",
+            .reloads = true),
+    SETTING(TEXT, runner, 0, 0, "hosts such a program (sdtrain-exec beside sdtraind)"),
+    SETTING(TEXT, exec_secrets, 0, 0,
+            "file of NAME=VALUE that jobs' programs may ask for (/etc/sdtrain/exec.secrets)",
+            .reloads = true),
+    SETTING(TEXT, exec_user, 0, 0, "user as whom such programs run, by exec_socket (sdtraind's)"),
+    SETTING(TEXT, exec_socket, 0, 0,
+            "socket of the units in which they run as exec_user (/run/sdtrain-exec.sock)"),
+    SETTING(TEXT, exec_slice, 0, 0,
+            "cgroup that holds these units (/sdtrain.slice/sdtrain-exec.slice)"),
     SETTING(CHOICE, cgroup, 0, ELEMENTSOF(cgroup_mode), "auto, or off: only process groups (auto)",
             .choices = cgroup_mode),
     SETTING(NUMBER, hang_floor_sec, 0.1, 86400, "a rank that is silent for less does not hang (5)",
@@ -120,7 +132,10 @@ static int set_defaults(DaemonConfig *c, Error *err)
                         .disk_min_bytes = 1 << 30,
                         .nvml = "libnvidia-ml.so.1",
                         .kernel_log = "/dev/kmsg",
-                        .sysfs = "/sys"};
+                        .sysfs = "/sys",
+                        .exec_secrets = "/etc/sdtrain/exec.secrets",
+                        .exec_socket = "/run/sdtrain-exec.sock",
+                        .exec_slice = "/sdtrain.slice/sdtrain-exec.slice"};
     if (gethostname(c->node, sizeof(c->node) - 1) < 0)
         c->node[0] = '\0';
     int r = etcd_settings_begin(&c->etcd, err);
@@ -131,7 +146,9 @@ static int set_defaults(DaemonConfig *c, Error *err)
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n > 0) {
         self[n] = '\0';
-        (void)snprintf(c->trainer, sizeof(c->trainer), "%.480s/sdtrainer", dirname(self));
+        const char *folder = dirname(self);
+        (void)snprintf(c->trainer, sizeof(c->trainer), "%.480s/sdtrainer", folder);
+        (void)snprintf(c->runner, sizeof(c->runner), "%.480s/sdtrain-exec", folder);
     }
     return 0;
 }
@@ -193,6 +210,24 @@ static int check_xid_actions(const char *source, const json_t *map, Error *err)
     return r < 0 ? error_prefix(err, r, "%s: xid_actions", source) : 0;
 }
 
+static int check_exec_user(const char *source, DaemonConfig *c, Error *err)
+{
+    const struct passwd *user = getpwnam(c->exec_user);
+    if (!user)
+        return error_set(err, -EINVAL, "%s: exec_user: %s is not a user of this machine", source,
+                         c->exec_user);
+    if (user->pw_uid == 0)
+        return error_set(err, -EINVAL, "%s: exec_user: programs of jobs do not run as root",
+                         source);
+    if (user->pw_uid == geteuid())
+        return error_set(err, -EINVAL,
+                         "%s: exec_user: sdtraind itself runs as %s, and programs could read its "
+                         "keys; leave exec_user out if they may",
+                         source, c->exec_user);
+    c->exec_uid = user->pw_uid;
+    return 0;
+}
+
 static int check(const char *source, DaemonConfig *c, Error *err)
 {
     if (!name_is_valid(c->cluster))
@@ -219,6 +254,14 @@ static int check(const char *source, DaemonConfig *c, Error *err)
                          c->state_dir);
     if (access(c->trainer, X_OK) < 0)
         return error_errno(err, -errno, "%s: trainer: %s", source, c->trainer);
+    if (c->allow_exec && access(c->runner, X_OK) < 0)
+        return error_errno(err, -errno, "%s: allow_exec: runner: %s", source, c->runner);
+    if (*c->exec_user && (c->exec_socket[0] != '/' || c->exec_slice[0] != '/'))
+        return error_set(err, -EINVAL, "%s: %s: %s is not an absolute path", source,
+                         c->exec_socket[0] != '/' ? "exec_socket" : "exec_slice",
+                         c->exec_socket[0] != '/' ? c->exec_socket : c->exec_slice);
+    if (*c->exec_user && (r = check_exec_user(source, c, err)) < 0)
+        return r;
     if (!*c->machine_id) {
         r = settings_read_line("/etc/machine-id", c->machine_id, sizeof(c->machine_id), err);
         if (r < 0)

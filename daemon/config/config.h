@@ -32,6 +32,12 @@ typedef struct DaemonConfig {
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;
     char run_dir[CONFIG_PATH_MAX], log_dir[CONFIG_PATH_MAX], trainer[CONFIG_PATH_MAX];
+    bool allow_exec; /* jobs of kind exec may run programs on this node */
+    char runner[CONFIG_PATH_MAX], exec_secrets[CONFIG_PATH_MAX];
+    /* A program runs as this user, in a unit that systemd starts for a connection to exec_socket, below the cgroup
+     * exec_slice; empty: as the user of sdtraind, and as its child. */
+    char exec_user[64], exec_socket[CONFIG_PATH_MAX], exec_slice[CONFIG_PATH_MAX];
+    uid_t exec_uid;    /* of exec_user, which was looked up when the settings were loaded */
     int64_t log_bytes; /* bytes kept of one rank's output in one generation */
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <systemd/sd-event.h>
 
-enum { ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
+enum { ARGUMENTS_MAX = 12 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
 
 static void report_error(Doctor *d, const char *text)
 {
@@ -86,6 +86,25 @@ static void on_doctor_late(void *userdata)
     report_error(d, "it did not end in time");
 }
 
+/* Adds what the child needs to ask sdtrain-exec as whom programs run. */
+static size_t add_programs(const DaemonConfig *config, char **ret)
+{
+    size_t n = 0;
+    if (!config->allow_exec)
+        return 0;
+    ret[n++] = (char *)"--runner";
+    ret[n++] = (char *)config->runner;
+    ret[n++] = (char *)"--exec-secrets";
+    ret[n++] = (char *)config->exec_secrets;
+    if (*config->exec_user) {
+        ret[n++] = (char *)"--exec-user";
+        ret[n++] = (char *)config->exec_user;
+        ret[n++] = (char *)"--exec-socket";
+        ret[n++] = (char *)config->exec_socket;
+    }
+    return n;
+}
+
 /* Fills ret with the child's arguments, which point into the request and the settings. */
 static void make_arguments(const Doctor *d, char *ret[ARGUMENTS_MAX + 1])
 {
@@ -109,6 +128,7 @@ static void make_arguments(const Doctor *d, char *ret[ARGUMENTS_MAX + 1])
         ret[n++] = (char *)"--cgroup";
         ret[n++] = (char *)d->needs.cgroups;
     }
+    n += add_programs(d->needs.config, ret + n);
     assert(n <= ARGUMENTS_MAX);
     ret[n] = NULL;
 }

@@ -3,10 +3,10 @@
  *
  * A driver that hangs also blocks the process that calls it. So all probes run at once, each in a child of its own
  * that can be killed. A node registers only after its first round, so that a missing GPU is known before any rank is
- * placed. A cloud gives its notice two minutes ahead; so the probe for notices also runs between rounds where
- * spot_endpoint is set.
+ * placed. A cloud announces two minutes ahead that it takes a machine back. So the probe for such notices also
+ * runs between rounds if spot_endpoint is set.
  *
- * Folder:    the defaults of its headers are Threads: loop thread only.
+ * Folder:    defaults of the headers here: Threads: loop thread only.
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as in verdict.h and records.h.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.

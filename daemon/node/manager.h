@@ -40,7 +40,8 @@ typedef struct ManagerNeeds {
 
     void *userdata;                           /* passed to the callbacks below; all are set */
     uint64_t (*memory_bytes)(void *userdata); /* memory of this machine; 0: unknown */
-    /* Reads a small file into a buffer that the caller frees, or writes one and makes its folder. */
+    /* read_file reads a small file into a buffer that the caller frees. write_file writes a file and makes its
+     * folder. */
     int (*read_file)(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err);
     int (*write_file)(void *userdata, const char *path, const char *text, Error *err);
     /* Called for a request for a round of probes; clear: the faults that only a reset cures are forgotten first. The

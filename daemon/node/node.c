@@ -37,6 +37,8 @@ void node_clear(OwnNode *node)
     timer_stop(&node->quiet);
     node->rights_call = etcd_call_free(node->rights_call);
     timer_stop(&node->rights_retry);
+    node->programs_call = etcd_call_free(node->programs_call);
+    timer_stop(&node->programs_retry);
 }
 
 /* ---- the content of the record ---- */
@@ -80,7 +82,9 @@ static NodeRecord node_record(const OwnNode *node)
     (void)snprintf(record.price_class, sizeof(record.price_class), "%s", price ? price : "");
     exit_repair_text(record.evidence);
     history_write(node->needs.history, &record);
-    (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s", FEATURE_DOCTOR,
+    (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s%s", FEATURE_DOCTOR,
+                   node->needs.config->allow_exec && node->knows_programs ? " " FEATURE_PROGRAMS
+                                                                          : "",
                    node->knows_secrets ? " " FEATURE_SECRETS : "",
                    node->knows_logs ? " " FEATURE_LOGS : "",
                    node->is_shared ? " " FEATURE_SHARED : "");
@@ -95,10 +99,12 @@ static NodeRecord node_record(const OwnNode *node)
 
 /* ---- rights ---- */
 
+static void request_right_to_secrets(OwnNode *node);
+
 static void on_rights_retry(void *userdata)
 {
     OwnNode *node = userdata;
-    node_request_rights(node);
+    request_right_to_secrets(node);
 }
 
 static bool request_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
@@ -148,7 +154,48 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     (void)request_right(node, KEY_NODES, on_right_to_others); /* a failure is not reported */
 }
 
-void node_request_rights(OwnNode *node)
+static void request_programs(OwnNode *node);
+
+static void on_programs_retry(void *userdata)
+{
+    OwnNode *node = userdata;
+    request_programs(node);
+}
+
+static void on_right_to_programs(int r, const Error *err, _unused_ const EtcdRange *range,
+                                 void *userdata)
+{
+    OwnNode *node = userdata;
+    node->programs_call = NULL; /* the call frees itself */
+    if (r == 0) {
+        node->knows_programs = true;
+        node_update(node);
+        return;
+    }
+    if (r == -EACCES)
+        log_warning("allow_exec has no effect yet: %s; ops/etcd-roles brings the roles up to date "
+                    "NODE=%s",
+                    err->text, node->needs.config->node);
+    timer_start(node->needs.timers, &node->programs_retry,
+                (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC, on_programs_retry, node);
+}
+
+/* A node whose role is of an older version could not read what it has to run, so it must not say that it runs
+ * programs. */
+static void request_programs(OwnNode *node)
+{
+    char key[KEY_MAX];
+    if (!node->needs.config->allow_exec || node->knows_programs || node->programs_call)
+        return;
+    int r = etcd_get(node->needs.etcd,
+                     key_of(node->needs.config->cluster, KEY_PROGRAMS, ".rights", key), false,
+                     on_right_to_programs, node, &node->programs_call);
+    if (r < 0)
+        timer_start(node->needs.timers, &node->programs_retry, RETRY_MSEC * USEC_PER_MSEC,
+                    on_programs_retry, node);
+}
+
+static void request_right_to_secrets(OwnNode *node)
 {
     char key[KEY_MAX];
     assert(!node->rights_call);
@@ -158,6 +205,12 @@ void node_request_rights(OwnNode *node)
     if (r < 0)
         timer_start(node->needs.timers, &node->rights_retry, RETRY_MSEC * USEC_PER_MSEC,
                     on_rights_retry, node);
+}
+
+void node_request_rights(OwnNode *node)
+{
+    request_programs(node);
+    request_right_to_secrets(node);
 }
 
 /* ---- retries ---- */
@@ -328,7 +381,7 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     if (range->n_kvs > 0) {
         judge_occupant(node, &range->kvs[0]);
     } else {
-        node->with_ranks |= node->registered; /* its key is gone, seen or not */
+        node->with_ranks |= node->registered; /* the key is gone, even if no event said so */
         node_put(node);
     }
 }
@@ -419,7 +472,7 @@ static void hold_ranks(const OwnNode *node, size_t n)
             record_writer_hold(&job->local->report);
             n--;
         }
-    assert(n == 0); /* all records that were put are held */
+    assert(n == 0); /* the writers of all n records are stopped */
 }
 
 static void release_report(RecordWriter *report, int64_t revision)
@@ -556,6 +609,8 @@ static void node_update(OwnNode *node)
 
 void node_touch(OwnNode *node)
 {
+    if (node->has_name && !timer_runs(&node->programs_retry))
+        request_programs(node); /* the setting may have been reloaded */
     node_update(node);
     node->needs.touched(node->needs.userdata);
 }

@@ -4,10 +4,10 @@
  * Two machines may be given the same name, and every client with the right may write the key. So the record is put
  * with a compare, and occupant.h decides whose record is found under the key. While our lease lives, our record is
  * put back over another client's record, at most once a second; without a lease we wait until the other machine's
- * lease has run out. A key that was removed is put back. After the loss of the lease the node requests a new lease and
- * puts the record back with the same incarnation, together with the records of the ranks that run on.
+ * lease has run out. A key that was removed is put back. After the loss of the lease the node requests a new lease. It
+ * then puts the record back with the same incarnation, together with the records of the ranks that run on.
  *
- * Folder:    the defaults of its headers are Ownership: part of the Manager. Units: none. Threads: loop thread only.
+ * Folder:    defaults of the headers here: Ownership: part of the Manager. Units: none. Threads: loop thread only.
  * Errors:    another machine holds the name: name_is_taken is called, and the record waits.
  */
 #pragma once
@@ -77,9 +77,12 @@ typedef struct OwnNode {
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     bool knows_logs;    /* this node may read requests for its logs, and its record says so */
-    bool is_shared;     /* its etcd user may write every node's record, but not everything */
+    bool is_shared;     /* this node's etcd user may write all nodes' records, but not specs */
     EtcdCall *rights_call;
     Timer rights_retry;
+    bool knows_programs; /* this node may read jobs' programs */
+    EtcdCall *programs_call;
+    Timer programs_retry;
 } OwnNode;
 
 void node_clear(OwnNode *node);

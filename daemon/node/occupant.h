@@ -5,9 +5,7 @@
  * lease. But only this sdtraind has the lease that it keeps alive, and its state folder. So a node whose own lease
  * lives does not yield the name; a node without a lease yields to a machine that keeps a lease alive, and waits.
  *
- * Ownership: values.
- * Errors:    none.
- * Threads:   any; pure.
+ * Ownership: values. Errors: none. Threads: any; pure.
  */
 #pragma once
 

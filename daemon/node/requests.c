@@ -68,7 +68,7 @@ void requests_on_event(const Requests *requests, const EtcdEvent *event)
     bool meant = job && job->local &&
                  (!*request.submission || strcmp(request.submission, job->local->submission) == 0);
     LocalRank *local_rank =
-        meant ? local_world_rank0(job->local) : NULL; /* else another node or the leader answers */
+        meant ? local_world_rank0(job->local) : NULL; /* NULL: another node or the leader answers */
     Rank *rank = local_rank ? slots_rank_of(job->local, local_rank) : NULL;
     if (rank && rank->has_gone) {
         ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->local->generation};

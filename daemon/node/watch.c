@@ -103,8 +103,8 @@ static void on_cordon(const Watches *w, const EtcdEvent *e, const char *name)
     cordon_record_clear(&cordon);
 }
 
-/* Handles a change of our own record. If the record was deleted, its lease is checked at once, since the lease may
- * have been revoked: the leader waits half a second, and the next renewal may be a quarter of a TTL away. */
+/* Handles a change of our own record. If the record was deleted, checks the lease at once: it may have been
+ * revoked, and the next renewal may be a quarter of a TTL away, but the leader waits only half a second. */
 static void on_node(const Watches *w, const EtcdEvent *e, const char *name)
 {
     bool removed = e->kind == ETCD_EVENT_DELETE;

@@ -3,6 +3,7 @@
 #include "daemon/process/cgroup.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/number/hash.h"
 
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { DESTROY_MSEC = 2000, ROUND_MSEC = 100 };
+enum { DESTROY_MSEC = 2000, ROUND_MSEC = 100, DEPTH_MAX = 16, CHILD_PATH_MAX = 1024 };
 
 /* Finds the mount point of cgroup v2 in mountinfo: "... <mount point> <options> - cgroup2 ...". */
 static int find_mount(char *ret, size_t size)
@@ -33,7 +34,7 @@ static int find_mount(char *ret, size_t size)
     return -EOPNOTSUPP;
 }
 
-static int find_own(char *ret, size_t size)
+int cgroup_find_own(char *ret, size_t size)
 {
     _cleanup_file_ FILE *f = fopen("/proc/self/cgroup", "re");
     if (!f)
@@ -56,7 +57,7 @@ int cgroup_open(CgroupBase *ret, const char *run_dir, Error *err)
     char mount[256], own[200];
     int r = find_mount(mount, sizeof(mount));
     if (r == 0)
-        r = find_own(own, sizeof(own));
+        r = cgroup_find_own(own, sizeof(own));
     if (r < 0)
         return error_set(err, -EOPNOTSUPP, "no cgroup v2 is mounted here");
 
@@ -121,16 +122,29 @@ static int wait_empty(const char *folder)
     return -ETIMEDOUT;
 }
 
-static void remove_slots(const CgroupBase *base)
+static int remove_tree(const char *path, int depth);
+
+/* Removes the cgroups in this one whose names begin with the prefix. If one stays, rmdir() of this one fails, and that
+ * error is reported. */
+static void remove_children(const char *path, const char *prefix, int depth)
 {
-    DIR *folder = opendir(base->path);
+    char child[CHILD_PATH_MAX];
+    DIR *folder = depth < DEPTH_MAX ? opendir(path) : NULL;
     struct dirent *entry;
     while (folder && (entry = readdir(folder)))
-        if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
-            /* If a slot's folder stays, rmdir() of the base folder fails, and that error is reported. */
-            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR);
+        if (entry->d_type == DT_DIR && entry->d_name[0] != '.' &&
+            strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+            snprintf(child, sizeof(child), "%s/%s", path, entry->d_name) < (int)sizeof(child))
+            (void)remove_tree(child, depth + 1);
     if (folder)
         (void)closedir(folder);
+}
+
+/* Removes a cgroup with those that a program in it, such as a container runtime, has made below. */
+static int remove_tree(const char *path, int depth)
+{
+    remove_children(path, "", depth);
+    return rmdir(path) < 0 ? -errno : 0;
 }
 
 int cgroup_destroy(const CgroupBase *base, Error *err)
@@ -146,7 +160,7 @@ int cgroup_destroy(const CgroupBase *base, Error *err)
 
     /* EBUSY: the kernel has not finished removing the processes that were just killed. */
     for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
-        remove_slots(base);
+        remove_children(base->path, "slot", 0);
         r = rmdir(base->path) < 0 && errno != ENOENT ? -errno : 0;
         if (r != -EBUSY)
             break;
@@ -190,5 +204,36 @@ int cgroup_remove_slot(const CgroupBase *base, int slot)
 {
     char path[560];
     slot_path(base, slot, path);
-    return rmdir(path) < 0 ? -errno : 0;
+    return remove_tree(path, 0);
+}
+
+int cgroup_open_events(const char *own)
+{
+    char mount[256], path[1024];
+    if (*own != '/' || strstr(own, "/../"))
+        return -EINVAL;
+    int r = find_mount(mount, sizeof(mount));
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "%s%s/cgroup.events", mount, own);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int cgroup_await_empty(const char *own, int timeout_msec)
+{
+    const uint64_t end_usec = clock_boottime_usec() + (uint64_t)timeout_msec * USEC_PER_MSEC;
+    _cleanup_fd_ int events = cgroup_open_events(own);
+    if (events < 0)
+        return events == -ENOENT ? 0 : events;
+    for (;;) {
+        const int r = cgroup_is_populated(events); /* the read also clears the event */
+        const uint64_t now_usec = clock_boottime_usec();
+        if (r <= 0)
+            return r;
+        if (now_usec >= end_usec)
+            return -ETIMEDOUT;
+        struct pollfd changed = {.fd = events, .events = POLLPRI};
+        (void)poll(&changed, 1, (int)((end_usec - now_usec) / USEC_PER_MSEC) + 1);
+    }
 }

@@ -4,10 +4,9 @@
  * The folder of a slot is <cgroup of sdtraind>/sdtrain-<hash of run_dir>/slot<k>. It is made when a rank starts, and
  * removed when the rank is confirmed dead. No cgroup controller is enabled, so sdtraind may stay in the parent.
  *
+ * Units: none. Threads: any.
  * Ownership: cgroup_open() fills a CgroupBase, a value.
- * Units:     none.
  * Errors:    -EOPNOTSUPP: cgroup v2 is not mounted or not writable; then only process groups are used.
- * Threads:   any.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ typedef struct CgroupBase {
 
 /* Finds the cgroup of this process and makes the base folder in it. */
 int cgroup_open(CgroupBase *ret, const char *run_dir, Error *err);
-/* Kills all processes in the base folder and its slots, which may take up to 2 s, and removes these folders, which may
+/* Kills all processes in the base folder and its slots, which may take up to 2 s. Then removes these folders, which may
  * take 2 s more. Called at start and at end. */
 int cgroup_destroy(const CgroupBase *base, Error *err);
 
@@ -32,3 +31,10 @@ int cgroup_kill_slot(const CgroupBase *base, int slot);
 /* Returns 1 if a process lives in the cgroup, 0 if not, or -errno. events: from cgroup_make_slot(). */
 int cgroup_is_populated(int events);
 int cgroup_remove_slot(const CgroupBase *base, int slot);
+
+/* Writes the cgroup of this process, as in /proc/self/cgroup. */
+int cgroup_find_own(char *ret, size_t size);
+/* Opens cgroup.events of such a cgroup, of any process. Returns a descriptor, or -errno. */
+int cgroup_open_events(const char *own);
+/* Blocks until no process lives in such a cgroup and below it. Returns 0 also if there is none; -ETIMEDOUT. */
+int cgroup_await_empty(const char *own, int timeout_msec);

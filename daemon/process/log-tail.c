@@ -46,8 +46,8 @@ static void open_half(const LogTail *tail, int rank, const char *suffix, Half *r
     ret->fd = TAKE_FD(fd);
 }
 
-/* Moves the place to where the last `bytes` bytes of the two halves begin, and from inside a line on to the next line.
- * Returns the number of bytes before the place. */
+/* Moves the place to where the last `bytes` bytes of the two halves begin. If that is inside a line, moves the place on
+ * to the next line. Returns the number of bytes before the place. */
 static int64_t go_to_tail(const Half *halves, int64_t bytes, LogPlace *place)
 {
     const Half *half = &halves[PRESENT];

@@ -5,14 +5,13 @@
  * not change when the file is renamed. So a reader that waits while the log turns over goes on in the right file.
  * Only the requested bytes are read, however large or sparse a file is.
  *
+ * Units: bytes. Threads: any.
  * Ownership: the caller's buffer is filled.
- * Units:     bytes.
  * Errors:    -ENOENT: there is no log of that rank, or its name is a link, a pipe or a folder; -errno.
- * Threads:   any.
  */
 #pragma once
 
-#include "cluster/records.h"
+#include "cluster/log-records.h"
 
 enum {
     LOG_TAIL_LINE_MAX = 4096,         /* a longer line is handed out in pieces */

@@ -15,7 +15,8 @@ enum { READ_BYTES = 16 * 1024, DRAIN_ROUNDS = 64 };
 
 struct RankLog {
     char path[700];
-    char log_dir[512], job[64]; /* say whose old logs are removed when the disk is full */
+    /* The folder and the job whose old logs are removed when the disk is full. */
+    char log_dir[512], job[64];
     int pipe, file;
     sd_event_source *source;
     int64_t max_bytes, written;
@@ -66,6 +67,7 @@ static int write_on(RankLog *log, const char **text, size_t *n)
 static void write_file(RankLog *log, const char *text, size_t n)
 {
     int r = 0;
+    assert(log->max_bytes > 0 && log->written >= 0);
     if (log->written + (int64_t)n > log->max_bytes / 2) {
         char old[sizeof(log->path) + 4];
         (void)snprintf(old, sizeof(old), "%s.1", log->path);
@@ -74,7 +76,7 @@ static void write_file(RankLog *log, const char *text, size_t n)
     log->written += (int64_t)n;
     if (r == 0)
         r = write_on(log, &text, &n);
-    if ((r == -ENOSPC || r == -EDQUOT) && !log->failed) { /* older logs may still be there */
+    if ((r == -ENOSPC || r == -EDQUOT) && !log->failed) { /* removing older logs may make room */
         rank_log_prune(log->log_dir, log->job);
         r = write_on(log, &text, &n);
     }

@@ -4,11 +4,10 @@
  * The file is <log_dir>/<job>/g<generation>/rank<r>.log. At half the bound it is renamed to rank<r>.log.1 and a new
  * file begins, so the end of the output is always kept. The last line is kept in memory as evidence.
  *
+ * Units: bytes. Threads: loop thread only.
  * Ownership: rank_log_new() gives the caller a RankLog, which owns the reading end of the pipe.
- * Units:     bytes.
  * Errors:    -errno. A disk that fails or is full costs lines, never the rank: the pipe is always emptied. On a full
  *            disk the logs of old generations are removed first, by the rule of rank_log_prune().
- * Threads:   loop thread only.
  */
 #pragma once
 

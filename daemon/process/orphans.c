@@ -18,14 +18,16 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum {
     ROUNDS = 20,
     ROUND_MSEC = 100,
-    LOCK_SEC = 5,         /* seconds to wait for a sdtraind that has just been killed */
+    LOCK_SEC = 5, /* seconds to wait for a sdtraind that has just been killed */
+    /* TimeoutStartSec= of the unit is longer than KEEPER_LOCK_SEC and START_SEC together. */
     KEEPER_LOCK_SEC = 40, /* seconds to wait for the keeper of an earlier sdtraind */
-    START_SEC = 40, /* seconds to wait for old ranks. Both waits end before TimeoutStartSec= */
+    START_SEC = 40,       /* seconds to wait for old ranks */
     KEEPER_SEC = 600,
     PROC_PIECE_BYTES = 64 * 1024,
     PROC_FILE_MAX = 8 * 1024 * 1024 /* more than the kernel accepts as an environment */
@@ -256,7 +258,7 @@ static _noreturn_ void keep(int parent_fd, const char *run_dir, const CgroupBase
     (void)setsid(); /* a signal to sdtraind's group does not reach the keeper */
     sigset_t all;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_BLOCK, &all, NULL); /* only its work or SIGKILL ends the keeper */
+    (void)sigprocmask(SIG_BLOCK, &all, NULL); /* the keeper ends after its work, or by SIGKILL */
 
     struct pollfd p = {.fd = parent_fd, .events = POLLIN};
     while (poll(&p, 1, -1) <= 0)
@@ -285,6 +287,17 @@ int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **
     *ret_sessions = sessions; /* the page stays mapped until this process ends */
     *ret_pid = pid;
     return 0;
+}
+
+void orphans_reap_adopted(bool (*is_ours)(void *userdata, pid_t pid), void *userdata)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0 ||
+            is_ours(userdata, info.si_pid))
+            return;
+        (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* its end was seen */
+    }
 }
 
 int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),

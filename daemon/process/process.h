@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process.h - the processes of one slot: a program with a channel to it, and whatever it starts.
+/* process.h - the processes of one slot: a program with a channel to it, and whatever it starts. The program is a child
+ * of this process, or, with a host, of another user in a unit of its own (host.h).
  *
  * Ownership: process_start() fills a Process, a value that must not move until process_close(). Borrows its needs.
  * Units:     milliseconds.
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "daemon/process/cgroup.h"
+#include "daemon/process/host-messages.h"
 #include "daemon/process/orphans.h"
 
 #include <signal.h>
@@ -35,10 +37,19 @@ typedef struct Process {
     const ProcessNeeds *needs;
     ProcessEvents events;
     int slot;
-    pid_t pid; /* pid of the program, which leads a session and a process group */
+    pid_t
+        pid; /* pid of the program, which leads a session and a process group; 0: its host has not started it yet */
     int pidfd;
-    int channel;               /* our end of a pair of SOCK_SEQPACKET; non-blocking */
-    int cgroup, cgroup_events; /* negative: the program is in no cgroup of its own */
+    int channel; /* our end of a SOCK_SEQPACKET socket pair; non-blocking. Negative: another process has that end */
+    /* Descriptors; negative: the program is in no cgroup of its own. With a host, cgroup_events is the unit's. */
+    int cgroup, cgroup_events;
+    int host; /* the connection to the program's host; negative: the program is a child of this process */
+    uid_t host_user;
+    int host_output; /* the program's output until the host has started it */
+    bool host_ended;
+    bool has_ended; /* the host has reported how the program ended: `ending` */
+    bool host_is_clear;
+    siginfo_t ending;
     sd_event_source *exit_source, *channel_source, *cgroup_source;
     bool exited; /* the program was reaped */
 } Process;
@@ -48,6 +59,11 @@ typedef struct ProcessProgram {
     int program;       /* as in SpawnRequest */
     char *const *environment;
     int output; /* for standard output and error; process_start() closes it */
+    int channel; /* the program's end of the channel, which process_start() closes; 0: a channel is made */
+    /* The socket of the unit that runs the program, as that user; argv does not count then. NULL: the program
+     * becomes a child of this process. */
+    const char *host;
+    uid_t host_user;
 } ProcessProgram;
 
 /* Starts the program in its slot, which must be clear. On error the caller must close *ret, too. */

@@ -38,7 +38,8 @@ static void leave_privileges(void)
     (void)!read(fd, text, sizeof(text));
     if (text[0] == '-')
         (void)!pwrite(fd, "0", 1, 0); /* only lowering the value can be refused */
-    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* only fails without any */
+    /* This fails only on a kernel without ambient capabilities. */
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }
 
 static bool place(int fd, int at) { return fd < 0 || dup2(fd, at) >= 0; }
@@ -62,12 +63,17 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
     const sigset_t none = {0};
     (void)sigprocmask(SIG_SETMASK, &none, NULL); /* cannot fail with these arguments */
 
-    (void)setsid(); /* fails only for a group leader, which a fresh child is not */
+    if (request->shares_session)
+        (void)setpgid(0, 0); /* cannot fail for a fresh child */
+    else
+        (void)setsid(); /* fails only for a group leader, which a fresh child is not */
     if (!place(fds.null, STDIN_FILENO) || !place(fds.output, STDOUT_FILENO) ||
         !place(fds.output, STDERR_FILENO) || !place(fds.channel, 3))
         child_fail("cannot place descriptors for ", path);
     (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
+    if (request->folder && chdir(request->folder) < 0)
+        child_fail("cannot enter ", request->folder);
     if (fds.program >= 0) /* fails for a script: its interpreter cannot open a CLOEXEC file */
         (void)syscall(SYS_execveat, fds.program, "", request->argv, request->environment,
                       AT_EMPTY_PATH);

@@ -73,8 +73,7 @@ static void put_world(const ResumePoint *resume)
                          .submission = SUBMISSION};
     SpecRecord spec = {.spec = (char *)"{\"the\":\"file\"}", .submission = SUBMISSION};
     (void)snprintf(spec.sources, sizeof(spec.sources), "hashes of the data");
-    _cleanup_free_ char *text = spec_record_encode(&spec, NULL);
-    (void)put(key_of("lab", KEY_SPECS, "a", key), text, 0);
+    put_spec(&spec);
     const int64_t at = put(key_of("lab", KEY_WORLDS, "a", key), "a world", 0);
     SecretRecord secret = {.generation = GENERATION, .secret = SECRET};
     _cleanup_free_ char *secret_text = secret_record_encode(&secret, NULL);

@@ -306,6 +306,29 @@ static void each_slot_has_its_own(_unused_ void **state)
     assert_int_equal(n_killed, 0);
 }
 
+static void make_below(int slot)
+{
+    const char *const names[] = {"payload", "payload/conmon", "payload/conmon/a", "other"};
+    for (size_t i = 0; i < ELEMENTSOF(names); i++)
+        assert_int_equal(mkdir(path_in(slot_folder(slot), names[i]), 0755), 0);
+}
+
+/* A program may be a container runtime, which makes cgroups below its slot's. */
+static void what_a_runtime_has_made_goes_with_the_slot(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    make_slot(0);
+    make_slot(1);
+    make_below(0);
+    make_below(1);
+    assert_int_equal(cgroup_remove_slot(&base, 0), 0);
+    assert_false(is_there(slot_folder(0)));
+    assert_true(is_there(path_in(slot_folder(1), "payload/conmon/a")));
+    empty_at_poll = 1;
+    assert_int_equal(cgroup_destroy(&base, &err), 0);
+    assert_false(is_there(base.path));
+}
+
 static void a_slot_that_cannot_be_made_is_told(_unused_ void **state)
 {
     int folder = -5, events = -5;
@@ -371,6 +394,22 @@ static void whoever_lives_inside_is_seen(_unused_ void **state)
 /* ---- destroying all cgroups ---- */
 
 static void populate(void) { set_text(path_in(base.path, "cgroup.events"), "populated 1\n"); }
+
+static void the_end_of_all_is_awaited(_unused_ void **state)
+{
+    const char *own = base.path + strlen(root);
+    assert_int_equal(cgroup_await_empty(own, 0), 0);
+    assert_int_equal(cgroup_await_empty("/of/nobody.slice", 0), 0);
+    assert_int_equal(cgroup_await_empty("relative", 0), -EINVAL);
+    populate();
+    assert_int_equal(cgroup_await_empty(own, 0), -ETIMEDOUT);
+    assert_int_equal(n_polls, 0);
+    assert_int_equal(cgroup_await_empty(own, 1), -ETIMEDOUT);
+    n_polls = 0;
+    empty_at_poll = 3;
+    assert_int_equal(cgroup_await_empty(own, 60000), 0);
+    assert_int_equal(n_polls, 3);
+}
 
 static void all_of_it_is_ended_and_removed(_unused_ void **state)
 {
@@ -466,9 +505,11 @@ int main(void)
         CASE(no_path_is_cut),
         CASE(where_there_is_none_it_is_told),
         CASE(each_slot_has_its_own),
+        CASE(what_a_runtime_has_made_goes_with_the_slot),
         CASE(a_slot_that_cannot_be_made_is_told),
         CASE(before_linux_5_14_each_process_is_killed),
         CASE(whoever_lives_inside_is_seen),
+        CASE(the_end_of_all_is_awaited),
         CASE(all_of_it_is_ended_and_removed),
         CASE(descriptor_0_is_one_and_none_is_left),
         CASE(without_cgroups_there_is_nothing_to_end),

@@ -5,7 +5,9 @@
 #include "base/test/testing.h"
 #include "daemon/config/config.h"
 
+#include <pwd.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static char folder[] = "/tmp/sdtrain-config-XXXXXX";
@@ -83,6 +85,46 @@ static void test_bad_settings_are_named(_unused_ void **state)
                    "etcd: missing");
     expect_refusal(GOOD ", \"node\": \"n2\"", NULL, "duplicate");
     expect_refusal(GOOD ", ", NULL, "config.json: line 1");
+}
+
+static void test_the_user_of_programs(_unused_ void **state)
+{
+    _cleanup_(config_clear) DaemonConfig config = {0}, none = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(load(GOOD ", \"exec_user\": \"nobody\"", NULL, &config, &err), 0);
+    assert_true(config.exec_uid != 0 && config.exec_uid != geteuid());
+    assert_string_equal(config.exec_socket, "/run/sdtrain-exec.sock");
+    assert_string_equal(config.exec_slice, "/sdtrain.slice/sdtrain-exec.slice");
+    assert_int_equal(load(GOOD, NULL, &none, &err), 0);
+    assert_string_equal(none.exec_user, "");
+    expect_refusal(GOOD ", \"exec_user\": \"nobody-at-all\"", NULL,
+                   "config.json: exec_user: nobody-at-all is not a user of this machine");
+    expect_refusal(GOOD ", \"exec_user\": \"root\"", NULL,
+                   "config.json: exec_user: programs of jobs do not run as root");
+    expect_refusal(GOOD ", \"exec_user\": \"nobody\", \"exec_socket\": \"s\"", NULL,
+                   "config.json: exec_socket: s is not an absolute path");
+    expect_refusal(GOOD ", \"exec_user\": \"nobody\", \"exec_slice\": \"a.slice\"", NULL,
+                   "config.json: exec_slice: a.slice is not an absolute path");
+}
+
+/* A program that runs as the user of sdtraind can read its keys. */
+static void test_programs_do_not_run_as_the_daemon(_unused_ void **state)
+{
+    if (geteuid() != 0)
+        skip();
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (chmod(folder, 0777) < 0 || setuid(getpwnam("nobody")->pw_uid) < 0)
+            _exit(2);
+        (void)unlink(path);
+        expect_refusal(GOOD ", \"exec_user\": \"nobody\"", NULL,
+                       "config.json: exec_user: sdtraind itself runs as nobody");
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* The endpoint for spot notices must be on this machine, so that a mistake in the settings sends no query to another
@@ -216,6 +258,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_and_overrides),
         cmocka_unit_test(test_bad_settings_are_named),
+        cmocka_unit_test(test_the_user_of_programs),
+        cmocka_unit_test(test_programs_do_not_run_as_the_daemon),
         cmocka_unit_test(test_spot_endpoint_is_of_this_machine),
         cmocka_unit_test(test_bad_arguments_are_named),
         cmocka_unit_test(test_rows_of_drivers_words),

@@ -143,7 +143,7 @@ static void test_lease_gone_and_world_moved(_unused_ void **state)
     assert_int_equal(kill(node->pid, SIGCONT), 0);
     assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
-    lab_wait(lab, is_registered, NULL); /* the ranks' report may come before the record */
+    lab_wait(lab, is_registered, NULL); /* the ranks' report may come before the node's record */
 }
 
 /* The world moves just before the daemon writes a commit: the guard of the write refuses the commit. */
@@ -156,7 +156,7 @@ static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
     lab_wait(lab, lab_has_commits, &(LabCommits){"a", 1});
     int status;
     assert_int_equal(waitpid(node->pid, &status, WUNTRACED), node->pid);
-    assert_true(WIFSTOPPED(status)); /* stopped before its second commit */
+    assert_true(WIFSTOPPED(status)); /* the daemon has stopped before its second commit */
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1);
     assert_int_equal(kill(node->pid, SIGCONT), 0);
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
@@ -250,8 +250,8 @@ static bool is_put_back_after(Lab *lab, const void *revision)
            lab_lease_of(lab, key) != 0;
 }
 
-/* A record under the node's name that no client keeps alive (damaged, a copy without a lease, or missing) is
- * overwritten, by a daemon that starts and by a daemon whose ranks run on. */
+/* A daemon puts its record if no client keeps a record under the node's name alive: the record is damaged, is a copy
+ * without a lease, or is missing. The test covers a daemon that starts and a daemon whose ranks run on. */
 static void test_record_of_nobody_is_replaced(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();

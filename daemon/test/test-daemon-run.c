@@ -161,8 +161,8 @@ static void put_rendezvous(Lab *lab, const char *key)
     lab_put(lab, key, text);
 }
 
-/* A rendezvous record of a deleted job, with a higher generation and not yet seen as deleted, does not stop the
- * ranks of a new job of that name from meeting. */
+/* The rendezvous record of a deleted job has a higher generation, and the node has not seen its deletion yet. The
+ * ranks of a new job of that name meet all the same. */
 static void test_rendezvous_of_a_deleted_job(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -239,7 +239,8 @@ static void test_stale_rendezvous(_unused_ void **state)
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{1, 1}, {0, 1}}, 2);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
-    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once b ends, a's phase was read */
+    /* Phases are read in order: when the ranks of job b end, the node has read the phase of job a. */
+    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false);
     lab_put_spec(lab, "b");
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 2}}, 1);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"b", 1, 0, RANK_EXITED});

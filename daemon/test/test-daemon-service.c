@@ -205,7 +205,7 @@ static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
     lab_wait(lab, stands_still, node); /* from here on the loop sends nothing */
     uint64_t since_usec;
-    do { /* until five periods in a row are quiet: a slow machine only takes longer */
+    do { /* waits for five quiet periods in a row, for longer on a slow machine */
         forget();
         since_usec = clock_boottime_usec();
         lab_wait(lab, has_hung, &since_usec);

@@ -59,7 +59,7 @@ static int end(_unused_ void **state)
     return 0;
 }
 
-/* Writes a new file each time: a script that still runs keeps its own file. */
+/* Writes the script to a new file at each call, so that a script that still runs is not overwritten. */
 static void use_trainer(const char *script)
 {
     static int n;
@@ -71,7 +71,7 @@ static void use_trainer(const char *script)
 /* Gives the child a long timeout. */
 static void is_patient(void)
 {
-    lab.doctor.needs.timeout_usec = 60 * USEC_PER_SEC; /* for a busy machine */
+    lab.doctor.needs.timeout_usec = 60 * USEC_PER_SEC; /* enough on a busy machine */
 }
 
 static void ask(const char *id)
@@ -103,7 +103,18 @@ static void what_it_says_is_told(_unused_ void **state)
     assert_string_equal(lab.report,
                         "{\"said\":\"doctor --write /ck --marker .m --read /data --peer n2 "
                         "--cgroup /sys/fs/cgroup/x\"}");
-    ask("r1"); /* the watch has listed the same request again */
+    lab.config.allow_exec = true;
+    (void)snprintf(lab.config.runner, sizeof(lab.config.runner), "/r");
+    (void)snprintf(lab.config.exec_secrets, sizeof(lab.config.exec_secrets), "/s");
+    ask("r2");
+    wait_for(2);
+    assert_non_null(strstr(lab.report, "/x --runner /r --exec-secrets /s\"}"));
+    (void)snprintf(lab.config.exec_user, sizeof(lab.config.exec_user), "u");
+    (void)snprintf(lab.config.exec_socket, sizeof(lab.config.exec_socket), "/c");
+    ask("r3");
+    wait_for(3);
+    assert_non_null(strstr(lab.report, " --exec-secrets /s --exec-user u --exec-socket /c\"}"));
+    ask("r3"); /* the watch has listed the same request again */
     assert_int_equal(lab.doctor.pid, 0);
 }
 
@@ -112,7 +123,7 @@ static void one_that_hangs_is_killed(_unused_ void **state)
     use_trainer("#!/bin/sh\nexec sleep 600\n");
     ask("r1");
     ask("r2");
-    ask("r3"); /* replaces r2 */
+    ask("r3"); /* r3 replaces r2, which still waits */
     wait_for(2);
     assert_string_equal(lab.id, "r3");
     assert_string_equal(lab.report, "{\"error\":\"it did not end in time\"}");

@@ -252,7 +252,7 @@ int main(void)
 {
     const char *show = getenv("SHOW");
     orphans_begin(getpid());
-    if (show) /* started by the_keeper_has_a_name() */
+    if (show) /* the_keeper_has_a_name() has started this process */
         return show_keeper(strcmp(show, "renamed") == 0);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* as sdtraind does */
 #define CASE(name) cmocka_unit_test_setup_teardown(name, orphans_set_up, orphans_tear_down)

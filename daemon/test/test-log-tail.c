@@ -103,7 +103,7 @@ static void expect(const char *text, int64_t skipped, bool more)
 static void a_reader_begins_at_a_line_of_the_tail(_unused_ void **state)
 {
     append("rank4.log", "one\ntwo\nthree\n");
-    tail.tail_bytes = 6; /* just one line */
+    tail.tail_bytes = 6; /* the length of the last line */
     expect("three\n", 8, false);
     expect("", 0, false);
     place = (LogPlace){.rank = 4};
@@ -121,18 +121,18 @@ static void a_tail_may_begin_in_the_old_file(_unused_ void **state)
 {
     append("rank4.log", "one\ntwo\n");
     turn_over();
-    expect("one\ntwo\n", 0, false); /* the log has no more */
+    expect("one\ntwo\n", 0, false); /* the log has no more bytes */
     append("rank4.log", "three\n");
     expect("", 0, true);
     expect("three\n", 0, false);
     for (int64_t bytes = 10; bytes <= 14; bytes += 4) {
         place = (LogPlace){.rank = 4};
-        tail.tail_bytes = bytes; /* the last 10 begin with "two\n", the last 14 with "one\n" */
+        tail.tail_bytes = bytes; /* the last 10 bytes begin with "two", the last 14 with "one" */
         expect(bytes == 10 ? "two\n" : "one\ntwo\n", bytes == 10 ? 4 : 0, true);
         expect("three\n", 0, false);
     }
     place = (LogPlace){.rank = 4};
-    tail.tail_bytes = 6; /* the whole present file */
+    tail.tail_bytes = 6; /* the length of the present file */
     expect("three\n", 8, false);
     place = (LogPlace){.rank = 4};
     tail.tail_bytes = 3;
@@ -160,7 +160,7 @@ static void what_turns_over_is_read_once(_unused_ void **state)
     expect("", 0, false);
     (void)unlink(path_of("rank4.log"));
     (void)unlink(old);
-    append("rank4.log", "new\n"); /* a new file, as after two turns of the log */
+    append("rank4.log", "new\n"); /* a new file, as if the log had turned over twice */
     birth_sec++;
     expect("new\n", 1, false);
     assert_int_equal(truncate(path_of("rank4.log"), 0), 0);

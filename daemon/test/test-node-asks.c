@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-asks.c - a node whose log readers do not take their answers, or whose asks are invalid, on the seams of
+/* test-node-asks.c - a node whose log readers do not take their answers, or whose requests are invalid, on the seams of
  * testing-machine.h. test-node-logs.c tests the answers. */
 #include "daemon/test/testing-node.h"
 
@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { READER_LEASE = 4711 /* the lease of a reader's ask */ };
+enum { READER_LEASE = 4711 /* the lease of a reader's request */ };
 
 static void ask(const char *id, int64_t seq)
 {
@@ -39,7 +39,7 @@ static const StoredKey *lines_key(const char *id)
     return find(key_log("lab", KEY_LINES, "n1", id, key));
 }
 
-/* Checks that the answer to that ask is in etcd. Returns whether the answer is a refusal. */
+/* Checks that the answer to that request is in etcd. Returns whether the answer is a refusal. */
 static bool is_refused(const char *id, int64_t seq)
 {
     const StoredKey *k = lines_key(id);
@@ -91,12 +91,12 @@ static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
         assert_false(is_refused(numbered("r", i), 1 + i % 2));
     }
     let_pass(LOG_REQUESTS_UNTAKEN_SEC - 2);
-    for (int i = 0; i < TAKEN; i++) /* these readers take their answers, and then get none */
+    for (int i = 0; i < TAKEN; i++) /* these readers take their answers, then wait for lines */
         ask(numbered("r", i), 2 + i % 2);
     ask("early", 1);
     assert_true(is_refused("early", 1));
     let_pass(3);
-    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* take the places of silent readers */
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* new readers replace silent ones */
         ask(numbered("new", i), 1);
         assert_false(is_refused(numbered("new", i), 1));
     }
@@ -127,7 +127,7 @@ static void whoever_comes_back_is_served(_unused_ void **state)
     assert_null(lines_key("r2"));
 }
 
-/* An ask that repeats the same number has not taken the answer. */
+/* A reader that repeats its request with the same number has not taken the answer. */
 static void the_same_ask_again_takes_nothing(_unused_ void **state)
 {
     for (int i = 0; i < LOG_REQUESTS_MAX; i++)
@@ -140,7 +140,7 @@ static void the_same_ask_again_takes_nothing(_unused_ void **state)
     assert_false(is_refused("new", 1));
 }
 
-/* A client that may write asks cannot fill the journal with warnings. */
+/* A client that may write requests for logs cannot fill the journal with warnings. */
 static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
 {
     char key[KEY_MAX], path[] = "/tmp/sdtrain-asks-XXXXXX", *said = NULL;
@@ -152,7 +152,7 @@ static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
         settle();
     }
     let_pass(LOG_REQUESTS_DAMAGED_SEC + 1);
-    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1); /* no ask comes meanwhile */
+    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1); /* no request comes meanwhile */
     (void)put(key_log("lab", KEY_ASKS, "n1", "r3", key), "{", READER_LEASE);
     settle();
     assert_true(dup2(before, STDERR_FILENO) >= 0);

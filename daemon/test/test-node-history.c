@@ -127,7 +127,7 @@ static void what_is_told_is_told_until_a_world_lies_beyond(_unused_ void **state
     assert_int_equal(node_record(&n1).n_runs, 1);
     assert_int_equal(node_record(&n1).runs[0].generation, 7);
     assert_int_equal(node_record(&n1).runs[0].committed.step, 10);
-    (void)decide("a", 7, 1, 0); /* not a newer generation */
+    (void)decide("a", 7, 1, 0); /* generation 7 is not newer than the reported generation */
     settle();
     assert_int_equal(node_record(&n1).n_runs, 1);
     n1.machine.trainers[0].killed = true;
@@ -173,7 +173,7 @@ static void the_oldest_of_many_jobs_is_forgotten(_unused_ void **state)
         assert_string_equal(record.runs[i].job, name);
         assert_int_equal(record.runs[i].generation, 11 + i);
     }
-    history_note_world(history, "j3", submission, 99); /* the job is known: none is replaced */
+    history_note_world(history, "j3", submission, 99); /* j3 is kept already: no job is replaced */
     assert_int_equal(history->record.n_runs, RECORD_RUNS_MAX);
     assert_non_null(run_of(&history->record, "j1"));
 }

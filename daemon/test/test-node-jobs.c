@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-jobs.c - whole nodes in one process, on fakes: a job does not affect another job whose name begins with
- * its own name, and jobs are deleted and submitted again while the watches show only a part of these changes. See
+ * its own name. Jobs are deleted and submitted again while the watches show only a part of these changes. See
  * test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 enum {
-    READER_LEASE = 4711,    /* the lease of a reader's ask */
-    HUGE_BYTES = 512 << 20, /* ops/mutants lets a test write no more */
+    READER_LEASE = 4711,    /* the lease of a reader's request */
+    HUGE_BYTES = 512 << 20, /* ops/mutants allows files of up to 1 GiB */
 };
 
 static char logs[] = "/tmp/sdtrain-logs-XXXXXX";
@@ -47,7 +47,7 @@ static void turn_over(void)
 
 static LogPlace places[2];
 
-/* Puts an ask for logs of job a. Without places: for all ranks of the node. */
+/* Puts a request for logs of job a. Without places, the request is for all ranks of the node. */
 static void ask(const char *id, LogRequestRecord record, size_t n_places, int64_t lease)
 {
     char key[KEY_MAX];
@@ -91,7 +91,7 @@ static void expect_of(const char *id, int64_t seq, const char *text)
 
 static void expect(int64_t seq, const char *text) { expect_of("r1", seq, text); }
 
-/* Checks that the ask gets no answer within a second. */
+/* Checks that the request gets no answer within a second. */
 static void expect_silence(int64_t seq)
 {
     pass(USEC_PER_SEC);
@@ -162,7 +162,7 @@ static void a_rank_that_has_not_begun_is_waited_for(_unused_ void **state)
     ask_on(2, true);
     append("rank0.log", "begun\n");
     wait_for(2, "begun\n");
-    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* an ask for all ranks */
+    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* a request for all ranks */
     expect_of("r2", 1, "");                                   /* empty, since tail_bytes is 0 */
     assert_int_equal(lines.n_parts, 1);
     assert_true(lines.end && !lines.parts[0].missing);
@@ -187,7 +187,7 @@ static void a_log_that_turns_over_loses_no_line(_unused_ void **state)
     ask_on(3, true);
     expect(3, " a line\nthree\n");
     assert_int_equal(lines.parts[0].skipped, 0);
-    for (int i = 0; i < 2; i++) { /* after two turns the lines between are lost, and reported so */
+    for (int i = 0; i < 2; i++) { /* after two turnovers lines are lost, and the answer says so */
         append("rank0.log", "gone\n");
         turn_over();
     }
@@ -288,7 +288,7 @@ static void one_reader_too_many_is_told_so(_unused_ void **state)
     assert_string_equal(lines.refused, "");
 }
 
-/* Repeats an ask as long as it is answered at once. Returns the number of answers. */
+/* Repeats a request as long as it is answered at once. Returns the number of answers. */
 static int drink(int64_t *seq)
 {
     for (int n = 0;; n++) {
@@ -317,7 +317,7 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
     assert_true(n > BURST * 3 / 4 && n <= BURST);
     pass(10 * USEC_PER_SEC);
     settle();
-    expect(seq, NULL); /* the answer to the ask that waited */
+    expect(seq, NULL); /* the answer to the request that waited */
     n = drink(&seq);
     assert_true(n > 5 * SECOND && n <= 10 * SECOND);
 }
@@ -367,13 +367,13 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
 {
     char key[KEY_MAX];
     join(&n1);
-    pass(USEC_PER_SEC); /* the check after a new lease is over */
+    pass(USEC_PER_SEC); /* the timer that a new lease starts has run */
     append("rank0.log", "one\n");
     LogRequestRecord record = ask_for_one(false);
     _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
-    (void)delete_key(key); /* the reader deletes its ask before the answer is written */
+    (void)delete_key(key); /* the reader deletes its request before the answer is written */
     show(&n1.etcd);
     settle();
     assert_null(lines_key("r1"));
@@ -412,7 +412,7 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     expect(1, "two\n");
 }
 
-/* The earlier ask with this id was to be answered once; the new ask with this id follows the log. */
+/* The earlier request with this id was to be answered once; the new request with this id follows the log. */
 static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -555,7 +555,7 @@ static void strange_asks_are_passed_over(_unused_ void **state)
         settle();
         assert_null(lines_key("r1"));
     }
-    ask("r1", (LogRequestRecord){.seq = 1}, 0, 0); /* an ask without a lease */
+    ask("r1", (LogRequestRecord){.seq = 1}, 0, 0); /* a request without a lease */
     assert_null(lines_key("r1"));
     (void)put(key_log("lab", KEY_ASKS, "n2", "r2", key), "{}", READER_LEASE);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r/2", key), "{}", READER_LEASE);
@@ -635,7 +635,7 @@ static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
     wait_for(4, "four\n");
 }
 
-/* Another machine has the name, so readers mean that machine: the waiting node answers no ask. */
+/* Another machine has the name, so readers mean that machine: the waiting node answers no request. */
 static void who_waits_for_its_name_answers_nobody(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();

@@ -109,7 +109,7 @@ static void a_record_is_put_back_at_most_once_a_second(_unused_ void **state)
     run_world("a", 1, 1, 0);
     const int64_t lease = foreign_lease();
     int n_ours = 0;
-    for (int i = 0; i < 100; i++) { /* ten seconds */
+    for (int i = 0; i < 100; i++) { /* for ten seconds */
         (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
         settle();
         n_ours += node_key(&n1)->lease == lease_of(&n1.etcd);
@@ -136,7 +136,7 @@ static void a_race_with_the_stranger_is_run_again(_unused_ void **state)
     answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN); /* the key is read */
     for (int i = 0; i < 5; i++) {
         (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
-        answer(under_way(&n1.etcd, key), GIVEN); /* refused by the put's guard */
+        answer(under_way(&n1.etcd, key), GIVEN); /* the guard of the put fails */
         assert_int_equal(node_key(&n1)->lease, lease);
         pass(20 * USEC_PER_MSEC);
         answer(under_way(&n1.etcd, key), GIVEN); /* the key is read again */
@@ -158,7 +158,8 @@ static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
         settle();
     }
     assert_int_equal(node_record(&n1).stranger_lease, lease);
-    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease); /* writes once more */
+    /* The stranger writes once more. */
+    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
     settle();
     for (int i = 0; i < 28; i++) {
         pass(USEC_PER_SEC);
@@ -216,7 +217,7 @@ static void one_that_begins_waits_for_another_ones_lease(_unused_ void **state)
 
     expire(&n1.etcd);
     n1.etcd.is_cut = true;
-    settle(); /* the watch shows the end: no timer is needed */
+    settle(); /* the watch shows the end of the record: n2 needs no timer */
     assert_int_equal(n2.n_registered, 1);
     assert_false(n2.manager->node.yields);
     assert_is_ours(&n2);

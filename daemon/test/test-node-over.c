@@ -26,7 +26,7 @@ static void the_dead_are_told_again_under_the_next_world(_unused_ void **state)
     settle();
     RanksRecord record = report_of(&n1, "a", 1);
     assert_true(record.killed_usec != 0);
-    assert_int_equal(record.world_revision, first); /* the revision of its own world */
+    assert_int_equal(record.world_revision, first); /* the revision of the report's world */
     assert_int_equal(record.generation, 1);
     ranks_record_clear(&record);
 }
@@ -86,7 +86,7 @@ static void ranks_that_never_started_have_ended_with_their_world(_unused_ void *
 }
 
 /* The world's record is put once more, unchanged. The reports of both worlds have the same key, and only the new
- * world is reported there. */
+ * world is reported under that key. */
 static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -106,7 +106,7 @@ static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **sta
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(state_of(&n1, "a", 1, i), RANK_STARTING);
     assert_null(job_find(&n1.manager->workload, "a")->over);
-    (void)put(key, same, 0); /* this world ends, too, before it was reported */
+    (void)put(key, same, 0); /* the next put ends this world before it was reported */
     const int64_t last = put(key, same, 0);
     settle();
     dies(&n1.machine, 0);
@@ -131,7 +131,7 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     run_world("a", 1, 3, 0);
     n1.machine.trainers[0].status = n1.machine.trainers[1].status = 1;
     dies(&n1.machine, 0);
-    dies(&n1.machine, 1); /* etcd has no report of the two ends yet */
+    dies(&n1.machine, 1); /* etcd does not know yet that both ranks have ended */
     (void)delete_key(report_key(&n1, "a", 1)->key);
     (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
     _cleanup_free_ char *text = world_record_encode(&world, NULL);

@@ -125,12 +125,12 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
     say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC);
     const uint64_t since_usec = clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC;
     assert_int_equal(progress().waits_since_usec, since_usec);
-    assert_int_equal(progress().step, 41); /* unchanged */
+    assert_int_equal(progress().step, 41); /* the wait does not change the step */
     assert_int_equal(progress().at_usec, clock_realtime_usec());
     assert_true(progress().loss == 0.5);
     const int64_t version = progress_key()->version;
     pass(2 * USEC_PER_SEC);
-    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* already reported */
+    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* this wait was already reported */
     assert_int_equal(progress_key()->version, version);
     say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* rank 0 now waits for rank 5 */
     assert_int_equal(progress().waits_rank, 5);

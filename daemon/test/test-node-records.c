@@ -154,7 +154,7 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     settle();
     assert_int_equal(n_commits(), RECORD_COMMITS_MAX);
     expect_commit(0, 1, n - RECORD_COMMITS_MAX + 1);
-    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* made by generation 2 */
+    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* generation 2 made this commit */
     expect_mark(2, n);
     assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
 }
@@ -289,7 +289,8 @@ static void who_is_killed_in_a_long_step_has_not_hung(_unused_ void **state)
 
 /* ---- reports that are put with the node's record ---- */
 
-/* The put of the node with its reports arrives late, after a rank has ended and was reported: the rank stays ended. */
+/* A put of the node's record and its ranks' reports arrives late, after the end of a rank was reported: the rank stays
+ * reported as ended. */
 static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -333,7 +334,8 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(report_key(&n1, "b", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
-    says(&n1.machine, 1, CHANNEL_STEP, 1); /* the report's writer knows the node's put */
+    /* The next report is guarded by the revision of the node's put. */
+    says(&n1.machine, 1, CHANNEL_STEP, 1);
     answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), GIVEN);
     assert_int_not_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     settle();

@@ -220,7 +220,7 @@ static void a_rank_that_never_started_says_so(_unused_ void **state)
     assert_int_equal(report.pid, 0);
     assert_int_equal(report.at_usec, clock_realtime_usec());
     assert_string_equal(report.text, "never started: the job is stopped");
-    assert_int_equal(rank_report(2, 1).state, RANK_STARTING); /* killed, but still alive */
+    assert_int_equal(rank_report(2, 1).state, RANK_STARTING); /* the killed rank still lives */
     assert_killed(&n1, 1, true);
 }
 

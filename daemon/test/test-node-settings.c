@@ -31,6 +31,8 @@ static const Tested tested[] = {
     {"paths_read", NULL},
     {"paths_write", NULL},
     {"labels", NULL},
+    {"allow_exec", NULL},
+    {"exec_secrets", "test-program-worlds"},
     {"health_sec", "test-daemon-health"},
     {"probe_sec", "test-daemon-health"},
     {"disk_min_bytes", "test-daemon-health"},
@@ -121,6 +123,33 @@ static void labels_and_start_are_in_the_record_of_an_idle_node(_unused_ void **s
     assert_null(strstr(node_key(&n1)->value, "sata"));
 }
 
+/* A node says that it runs programs only if it may read them, too. */
+static void allow_exec_is_in_the_record(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    (void)key_of("lab", KEY_PROGRAMS, ".rights", key);
+    join(&n1);
+    NodeRecord record = node_record(&n1);
+    assert_false(node_knows(&record, FEATURE_PROGRAMS));
+    n1.config.allow_exec = true;
+    node_touch(&n1.manager->node);
+    answer(under_way(&n1.etcd, key), DENIED);
+    settle();
+    record = node_record(&n1);
+    assert_false(node_knows(&record, FEATURE_PROGRAMS));
+    reload(); /* it asks again after a while, not at once */
+    assert_false(is_under_way(&n1.etcd, key));
+    pass(60 * USEC_PER_SEC);
+    renew(&n1.etcd);
+    settle();
+    record = node_record(&n1);
+    assert_true(node_knows(&record, FEATURE_PROGRAMS));
+    n1.config.allow_exec = false;
+    reload();
+    record = node_record(&n1);
+    assert_false(node_knows(&record, FEATURE_PROGRAMS));
+}
+
 static void fence_sec_counts_for_ranks_that_run(_unused_ void **state)
 {
     for (int later = 0; later < 2; later++) {
@@ -133,9 +162,9 @@ static void fence_sec_counts_for_ranks_that_run(_unused_ void **state)
             n1.config.fence_sec = 60;
             reload();
         }
-        pass(10 * USEC_PER_SEC); /* now etcd is silent for 45 s */
+        pass(10 * USEC_PER_SEC); /* etcd has now been silent for 45 s */
         assert_killed(&n1, 0, !later);
-        pass(20 * USEC_PER_SEC); /* now etcd is silent for 65 s */
+        pass(20 * USEC_PER_SEC); /* etcd has now been silent for 65 s */
         assert_killed(&n1, 0, true);
         nodes_end();
         (void)nodes_set_up(NULL);
@@ -331,6 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_setting_that_a_reload_changes_is_tested),
         CASE(labels_and_start_are_in_the_record_of_an_idle_node),
+        CASE(allow_exec_is_in_the_record),
         CASE(fence_sec_counts_for_ranks_that_run),
         CASE(drain_sec_counts_for_the_next_drain),
         CASE(a_rank_is_started_by_the_newest_settings),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-trainers.c - what a node sends to its trainers, receives from them and writes about them, in memory:
  * parts, states, commits, hangs. */
+#include "base/log.h"
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -222,7 +223,15 @@ static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
         assert_int_equal(local->secret[i], 0); /* no rank needs the secret any more */
 }
 
-/* A secret that was denied is read again, since roles may change while the node runs. */
+static char warning[300]; /* the last one */
+
+static void keep_warning(LogLevel level, const char *text)
+{
+    if (level == LOG_LEVEL_WARNING)
+        (void)snprintf(warning, sizeof(warning), "%s", text);
+}
+
+/* A secret that was denied is read again, since roles may change while the node runs. The log says why. */
 static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -230,7 +239,10 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
     put_secret(1, decide("a", 1, 3, 0), 'c');
     show(&n1.etcd);
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    log_lend(keep_warning);
     answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, "a", key)), DENIED);
+    log_lend(NULL);
+    assert_string_equal(warning, "permission denied; reading again JOB=a");
     answer_all();
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
     pass(USEC_PER_SEC);
@@ -453,7 +465,7 @@ static void a_rank_that_was_killed_says_so(_unused_ void **state)
     settle();
     dies(&n1.machine, 0);
     n1.machine.trainers[1].killed = false;
-    n1.machine.trainers[1].status = 70; /* this rank was faster than the kill */
+    n1.machine.trainers[1].status = 70; /* this rank exited just before it could be killed */
     dies(&n1.machine, 1);
     settle();
     RanksRecord record = report_of(&n1, "a", 1);

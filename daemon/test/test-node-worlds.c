@@ -155,7 +155,7 @@ static void a_world_that_cannot_be_read_ends_the_ranks_of_the_one_before(_unused
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
     settle();
-    assert_true(killed_of(&n1, "a", 1) != 0); /* guarded by the damaged record's revision */
+    assert_true(killed_of(&n1, "a", 1) != 0); /* the guard was the damaged record's revision */
     assert_non_null(job_find(&n1.manager->workload, "a"));
     (void)decide("a", 2, 3, 0);
     settle();

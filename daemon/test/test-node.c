@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, on fakes: a node's record and its lease, the fence, and another history
- * of etcd. Its name is tested in test-node-name.c, its drain in test-node-drain.c, requests to it in
+ * of etcd. A node's name is tested in test-node-name.c, its drain in test-node-drain.c, requests to a node in
  * test-node-requests.c, its work for jobs in test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
@@ -68,8 +68,8 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* A node reports that its etcd user may write every node's record. It does not report this of a user who may write
- * everything, as every user may where etcd checks no rights. */
+/* A node reports that its etcd user may write every node's record. If the user may also write specs, the
+ * node does not report this: the user is an administrator, or etcd checks no rights at all. */
 static void a_shared_user_is_told(_unused_ void **state)
 {
     static const struct {

@@ -78,7 +78,8 @@ static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
     started = parent;
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 0);
     finish(parent);
-    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1); /* now our child */
+    /* The grandchild has become a child of this process. */
+    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
     expect_killed(grandchild);
     for (int i = 0; i < 2; i++)
         (void)close(out[i]), (void)close(in[i]);
@@ -207,7 +208,7 @@ static void expect_clear(int r, int n_destroys, const char *text)
     assert_int_equal(end_log("waiting for its end, at most 40 s"), n_destroys > 1);
     assert_int_equal(fake->n_destroys, n_destroys);
     assert_string_equal(err.text, text);
-    expect_killed(left); /* killed even if the cgroups stay */
+    expect_killed(left); /* the process is killed even if the cgroups cannot be removed */
 }
 
 static void cgroups_that_stay_are_tried_again(_unused_ void **state)
@@ -245,7 +246,7 @@ static void what_survives_sigkill_is_told(_unused_ void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) { /* started by who_looks_does_not_end_itself() */
+    if (argc > 1) { /* who_looks_does_not_end_itself() has started this process */
         orphans_begin(getppid());
         return orphans_clear(argv[1], &no_cgroups, NULL) < 0;
     }

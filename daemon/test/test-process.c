@@ -152,7 +152,8 @@ static void begin(Process *p, const char *script)
     assert_true(process_watch(p, &events) >= 0);
     int64_t priority = 0;
     assert_true(sd_event_source_get_priority(p->exit_source, &priority) >= 0);
-    assert_int_equal(priority, SD_EVENT_PRIORITY_IMPORTANT); /* the end comes before other events */
+    /* The end of the program is handled before other events. */
+    assert_int_equal(priority, SD_EVENT_PRIORITY_IMPORTANT);
 }
 
 static void run_until_heard(void)
@@ -260,7 +261,8 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
     Process p;
     char up[8];
     slot = 10;
-    begin(&p, "echo up; sleep 1000; :"); /* an exec would hide its environment for a moment */
+    /* The `:` keeps the shell from an exec, which would hide the mark for a moment. */
+    begin(&p, "echo up; sleep 1000; :");
     assert_int_equal(read(output, up, sizeof(up)), 3);
     assert_true(orphans_has_owner_tag(p.pid, "/test-process", 10));
     assert_false(orphans_has_owner_tag(p.pid, "/test-process", 1));
@@ -303,7 +305,7 @@ static void its_channel_is_heard_until_that_is_over(_unused_ void **state)
     run_until_heard();
     assert_int_equal(send(p.channel, "\n", 1, 0), 1);
     run_until_moved();
-    assert_int_equal(n_heard, 1); /* not called again */
+    assert_int_equal(n_heard, 1); /* `heard` is not called again */
     assert_int_equal(recv(p.channel, text, sizeof(text), MSG_DONTWAIT), 6);
     assert_memory_equal(text, "hello\n", 6);
     reap(&p, CLD_EXITED, 0);

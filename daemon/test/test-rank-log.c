@@ -283,6 +283,9 @@ static void a_file_turns_over_at_half_of_its_bound(_unused_ void **state)
     expect_file("rank3.log.1", "12345678\n");
     expect_file("rank3.log", "b\n");
     assert_string_equal(rank_log_last_line(rank_log), "b");
+    print("c\n"); /* a new file has room for more than one line */
+    expect_file("rank3.log.1", "12345678\n");
+    expect_file("rank3.log", "b\nc\n");
 }
 
 static void a_rank_that_starts_again_begins_anew(_unused_ void **state)
@@ -415,7 +418,7 @@ static void a_line_as_long_as_the_buffer_is_handed_out(_unused_ void **state)
     memset(text, 'x', LOG_TAIL_LINE_MAX - 1);
     print(text);
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
-    assert_true(piece.n == 0 && !piece.more); /* the line may still end */
+    assert_true(piece.n == 0 && !piece.more); /* the line is held back, since it may go on */
     print("y");
     assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
     assert_int_equal(piece.n, LOG_TAIL_LINE_MAX);

@@ -36,7 +36,6 @@ static int set_up(_unused_ void **state)
                                  .incarnation = INCARNATION};
     WorkloadEvents events = unheard_events;
     events.rank_started = on_start;
-    char key[KEY_MAX];
     SpecRecord spec = {.spec = (char *)"{}"};
     config = (DaemonConfig){.cluster = "lab",
                             .node = "n1",
@@ -52,8 +51,7 @@ static int set_up(_unused_ void **state)
     machine_init(&home);
     workload_init(&w, &needs, &events);
     memcpy(spec.submission, submission, sizeof(submission));
-    _cleanup_free_ char *text = spec_record_encode(&spec, NULL);
-    (void)put(key_of("lab", KEY_SPECS, "a", key), text, 0);
+    put_spec(&spec);
     return 0;
 }
 

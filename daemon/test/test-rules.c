@@ -46,11 +46,12 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC); /* 10 x 0.2 s = the floor */
     assert_false(watchdog_is_hung(&w, &limits, now + 2 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
-    watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* in a collective: twice the bound */
+    watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* in a collective the bound is doubled */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
 
-    now = train(&w, now, WATCHDOG_WINDOW, 10 * MSEC); /* the floor is not doubled */
+    /* Only the derived bound is doubled in a collective, not floor. */
+    now = train(&w, now, WATCHDOG_WINDOW, 10 * MSEC);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 3 * SEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC);
@@ -58,12 +59,32 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
 
 /* The first steps of a world are bounded by the first steps of the world before. Otherwise a partition in the second
  * step would cost startup_sec, ten minutes. */
+/* A standstill is found once, after half of the bound of a rank that computes, whatever the rank does. */
+static void test_watchdog_finds_a_standstill(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    watchdog_note_stage(&w, 0, STAGE_READY, 5 * SEC);
+    assert_false(watchdog_finds_standstill(&w, &limits, 100000 * SEC));
+    (void)train(&w, 5 * SEC, 10, SEC / 5);
+    const uint64_t now = w.changed_usec;
+    assert_false(watchdog_finds_standstill(&w, &limits, now)); /* the bound is 2 s */
+    assert_false(watchdog_finds_standstill(&w, &limits, now + SEC));
+    assert_true(watchdog_finds_standstill(&w, &limits, now + SEC + 1));
+    assert_false(watchdog_finds_standstill(&w, &limits, now + 3 * SEC));
+    watchdog_forgive(&w, 5 * SEC); /* the observer stood still: it is the same standstill */
+    assert_false(watchdog_finds_standstill(&w, &limits, now + 9 * SEC));
+    watchdog_note_stage(&w, w.step, STAGE_GATHERING, now + 10 * SEC);
+    assert_false(watchdog_finds_standstill(&w, &limits, now + 11 * SEC));
+    assert_true(watchdog_finds_standstill(&w, &limits, now + 11 * SEC + 1));
+}
+
 static void test_watchdog_first_steps(_unused_ void **state)
 {
     Watchdog w;
     watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 1, 4 * SEC);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* during the first step */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* the bound of the first step */
     now = train(&w, now, 1, 200 * MSEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC); /* 10 x the longest step */
@@ -292,7 +313,7 @@ static void test_watchdog_counts_a_step_as_one(_unused_ void **state)
     watchdog_start(&w, 0, SEC);
     watchdog_note_stage(&w, 1, STAGE_COMPUTING, 10 * SEC);
     watchdog_note_step(&w, 1, 11 * SEC);
-    watchdog_note_step(&w, 5, 15 * SEC); /* 4 steps */
+    watchdog_note_step(&w, 5, 15 * SEC); /* this message counts as 4 steps */
     watchdog_forgive(&w, 60 * SEC);
     watchdog_note_step(&w, 6, 76 * SEC);
     watchdog_note_step(&w, 7, 77 * SEC);
@@ -323,7 +344,8 @@ static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
     assert_int_equal(local_ranks[0].rank, 2);
     assert_int_equal(plan_ranks(&world, "c", 1, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 0);
-    assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* restarted */
+    /* The world names an incarnation of node a from before a restart. */
+    assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 0);
     (void)snprintf(runs[1].node, sizeof(runs[1].node), "ab"); /* "ab" is not "a" */
     runs[1].incarnation = 1;
@@ -368,7 +390,8 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_int_equal(v.code, 75);
     assert_string_equal(v.text, "exited 0 without having said that it was done");
     assert_false(v.finished || v.left || v.hung);
-    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* not killed */
+    /* The reason for a kill does not count if the rank ended by itself. */
+    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers");
     assert_string_equal(v.text, "shard 3 is bad");
     v = exit_judge(CLD_KILLED, SIGRTMIN + 3, &none, "", NULL);
     assert_string_equal(v.text, "killed by SIGRT");
@@ -413,10 +436,11 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");
     v = exit_judge(CLD_KILLED, SIGKILL, &none, "x", "generation 4 replaces it");
     assert_string_equal(v.text, "generation 4 replaces it");
-    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* named before the kill */
+    /* The trainer sent `error` before it was killed. */
+    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers");
     assert_int_equal(v.code, 84);
     assert_string_equal(v.text, "loss is nan");
-    v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* crashed after its work was done */
+    v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* a crash after `done` was sent */
     assert_int_equal(v.code, -SIGSEGV);
     assert_false(v.finished);
 }
@@ -470,7 +494,7 @@ static void test_long_words_keep_their_end(_unused_ void **state)
     memset(words, 'a', 254);
     memcpy(words + 254, "\xc3\xa9 b", 5);
     exit_copy_text(text, words, "");
-    assert_int_equal(strlen(text), 254); /* not half an é */
+    assert_int_equal(strlen(text), 254); /* the cut is before the é, not inside it */
 }
 
 /* ---- fence ---- */
@@ -488,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_watchdog_learns_the_pace),
+        cmocka_unit_test(test_watchdog_finds_a_standstill),
         cmocka_unit_test(test_watchdog_first_steps),
         cmocka_unit_test(test_watchdog_follows_slow_steps),
         cmocka_unit_test(test_watchdog_looks_at_a_window),

@@ -90,6 +90,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_true(inside);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no other child was started */
     assert_int_equal(setenv("SDTRAIN_FAULT", "spawn.cgroup=eio", 1) | fault_open(&err), 0);
+    request.environment = environ; /* setenv() may have moved it */
     assert_int_equal(status_of(&request), 7);
     assert_false(inside);
     (void)unsetenv("SDTRAIN_FAULT");
@@ -108,7 +109,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_true(read(out[0], said, sizeof(said) - 1) > 0);
     assert_string_equal(said, "cannot enter its cgroup: /bin/sh\n");
     (void)unlink(path);
-    assert_int_equal(status_of(&request), 7); /* outside the cgroup; `inside` says so */
+    assert_int_equal(status_of(&request), 7); /* the child runs, though outside the cgroup */
     assert_false(inside);
     (void)close(out[1]), (void)close(out[0]);
     (void)rmdir(folder);
@@ -131,7 +132,8 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/program", folder);
     copy_file("/bin/true", path);
-    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* the channel's number, too */
+    /* In the child, the channel has the number 3, too. */
+    int opened = open(path, O_PATH | O_CLOEXEC), program = 3;
     assert_true(opened == program || (dup3(opened, program, O_CLOEXEC) == 3 && close(opened) == 0));
     _cleanup_fd_ int channel = open("/dev/null", O_RDWR | O_CLOEXEC);
     copy_file("/bin/false", path);
@@ -259,8 +261,9 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)c.pid);
     DIR *folder = opendir(path);
     assert_non_null(folder);
+    /* Descriptors above 9 are the shell's own, and are not counted. */
     for (struct dirent *entry; (entry = readdir(folder));)
-        n += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) <= 9; /* not the shell's */
+        n += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) <= 9;
     (void)closedir(folder);
     assert_in_range(n, 4, 4);
     assert_true(fcntl(c.pidfd, F_GETFD) & FD_CLOEXEC);
@@ -589,7 +592,7 @@ static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unuse
     size_t n = 0;
     while (made[n])
         n++;
-    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* plus the mark of its slot */
+    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* one more: the mark of the slot */
     for (size_t i = 0; i < ELEMENTSOF(wanted); i++)
         assert_true(has(made, wanted[i]));
     _cleanup_(trainer_environment_freep) char **of_no_slot =

@@ -67,17 +67,14 @@ static int set_up(_unused_ void **state)
     events.node_changed = on_change;
     events.commit_decided = on_commit;
     events.rank_ended = on_end;
-    char key[KEY_MAX];
     SpecRecord spec = {.spec = (char *)"{}"};
-    _cleanup_free_ char *text = NULL;
     n_committed = n_refused = n_ended = 0;
     memory_begin();
     machine_init(&home);
     home.check_program = check_program;
     workload_init(&w, &needs, &events);
     memcpy(spec.submission, submission, sizeof(submission));
-    text = spec_record_encode(&spec, NULL);
-    (void)put(key_of("lab", KEY_SPECS, "a", key), text, 0);
+    put_spec(&spec);
     return 0;
 }
 
@@ -205,7 +202,7 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
     config.startup_sec = 30;
     run_world(1);
     assert_int_equal(home.trainers[0].assigned.assign.startup_usec,
-                     30 * USEC_PER_SEC); /* in the `assign` message */
+                     30 * USEC_PER_SEC); /* the trainer was told the bound */
     pass(30 * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
     assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);

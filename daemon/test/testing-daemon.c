@@ -145,7 +145,7 @@ Lab *lab_stop(Lab *lab)
             _cleanup_fd_ int lock = -EBADF;
             if (orphans_lock(node->run_dir, &lock, &err) < 0)
                 (void)fprintf(stderr, "%s\n", err.text);
-            if (lab_log_has(node, "keeper: ")) /* I12: a process outlived its owner */
+            if (lab_log_has(node, "keeper: ")) /* invariant I12: no process may outlive its owner */
                 show_logs(lab);
             assert_false(lab_log_has(node, "keeper: "));
         }
@@ -157,7 +157,7 @@ Lab *lab_stop(Lab *lab)
     for (size_t i = 0; i < lab->n_entries; i++)
         free(lab->entries[i].value);
     ranks_record_clear(&lab->ranks);
-    (void)folder_remove(lab->folder, NULL); /* after a failed test the folder stays */
+    (void)folder_remove(lab->folder, NULL); /* a failed test does not get here: its folder stays */
     free(lab->folder);
     free(lab);
     return NULL;
@@ -198,7 +198,7 @@ LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault
     (void)snprintf(program, sizeof(program), "%s/sdtraind", bin);
     node->pid = fork();
     assert_true(node->pid >= 0);
-    if (node->pid == 0) { /* system calls and exec: the parent has gRPC's threads */
+    if (node->pid == 0) { /* only system calls until exec: gRPC's threads may hold locks */
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
         (void)dup2(fd, STDERR_FILENO);

@@ -4,10 +4,9 @@
  * A watch follows all keys under the cluster's prefix. lab_wait() runs the loop until a condition on these keys
  * holds, or ends the test at the deadline.
  *
+ * Units: *_msec milliseconds. Threads: main thread only.
  * Ownership: lab_start() gives the caller a Lab; lab_stop() ends all daemons and etcd.
- * Units:     *_msec milliseconds.
  * Errors:    none: a failure ends the test with a message and the daemons' logs.
- * Threads:   main thread only.
  */
 #pragma once
 
@@ -26,7 +25,7 @@ typedef struct LabNode {
     char name[32], folder[300], run_dir[340], log_dir[340];
     pid_t pid; /* 0: the process has ended */
     int pidfd;
-    int status; /* after the end: exit code, or -signal */
+    int status; /* how the daemon ended: exit code, or -signal */
 } LabNode;
 
 Lab *lab_start(void);

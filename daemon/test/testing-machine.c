@@ -13,6 +13,13 @@ static Machine *machine_of(const ProcessNeeds *needs)
     return (Machine *)((char *)needs - offsetof(Machine, ranks.process));
 }
 
+void put_spec(const SpecRecord *spec)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = spec_record_encode(spec, NULL);
+    (void)put(key_of("lab", KEY_SPECS, "a", key), text, 0);
+}
+
 FakeTrainer *trainer_in(Machine *machine, int slot)
 {
     assert_true(slot >= 0 && slot < RECORD_SLOTS_MAX);
@@ -52,8 +59,11 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
         fd++;
     assert_true(fd < (int)ELEMENTSOF(channels));
     channels[fd] = t;
-    *ret =
-        (Process){.needs = needs, .slot = slot, .pid = 1000 + ++machine->n_started, .channel = fd};
+    machine->n_started++;
+    *ret = (Process){.needs = needs,
+                     .slot = slot,
+                     .pid = program->host ? 0 : 1000 + machine->n_started,
+                     .channel = fd};
     *t = (FakeTrainer){.process = ret, .status = ENDS_NOT, .log = newest_log};
     return 0;
 }
@@ -128,6 +138,7 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
         t->told = message->type;
     else
         t->alive_usec = message->alive_usec;
+    t->lease_usec = message->lease_usec;
     if (message->type == CHANNEL_ASSIGN) {
         t->assigned = *message;
         t->assigned.assign.spec = NULL; /* the spec is borrowed */
@@ -226,6 +237,7 @@ void machine_init(Machine *machine)
     machine->timers.event = memory_loop;
     machine->ranks = (RankNeeds){.environment = environment,
                                  .trainer = &trainer,
+                                 .runner = &trainer,
                                  .is_other_child = is_other_child};
 }
 

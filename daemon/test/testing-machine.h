@@ -5,10 +5,9 @@
  * A program that links testing-machine.c has these functions in place of those of process.h, logs.h and of channel.h's
  * channel_send() and channel_receive(). Several nodes may run in one program: each has a Machine of its own.
  *
+ * Units: microseconds. Threads: main thread only.
  * Ownership: machines_end() frees what memory_end() frees, and also fails the test if a log is left behind.
- * Units:     microseconds.
  * Errors:    none: a failure ends the test.
- * Threads:   main thread only.
  */
 #pragma once
 
@@ -32,7 +31,7 @@ typedef struct FakeTrainer {
     ChannelMessage assigned;           /* the last `assign`; its spec is not kept */
     char address[CHANNEL_ADDRESS_MAX]; /* from the last `go` */
     int n_told[CHANNEL_TYPES];         /* numbers of messages to the trainer, by type */
-    uint64_t alive_usec;               /* from the last `alive` */
+    uint64_t alive_usec, lease_usec;   /* from the last `alive` */
     RankLog *log;                      /* valid while `process` is set */
     ChannelMessage said[8];            /* messages that the daemon has not read yet */
     size_t n_said;
@@ -42,16 +41,18 @@ typedef struct Machine {
     RankNeeds ranks;                        /* passed to the node */
     Timers timers;                          /* passed to the node */
     int n_started;                          /* number of trainers started */
-    int n_awaited;                          /* number of ends that were waited for */
+    int n_awaited;                          /* number of trainers whose end was waited for */
     bool cannot_start, cannot_watch;        /* no process can be started, or be watched */
     FakeTrainer trainers[RECORD_SLOTS_MAX]; /* by slot */
     void (*check_program)(const ProcessProgram *program, int slot); /* NULL: no check */
 } Machine;
 
-/* Initialises a machine without trainers, and what its ranks are started with; memory_begin() comes before. */
+/* Initialises a machine without trainers, and its RankNeeds. memory_begin() must have been called before. */
 void machine_init(Machine *machine);
 /* Ends all machines, and the memory. */
 void machines_end(void);
+/* Puts the record specs/a of the cluster "lab". */
+void put_spec(const SpecRecord *spec);
 FakeTrainer *trainer_in(Machine *machine, int slot);
 /* Ends the slot's trainer: with its `status` if set, else by SIGKILL if it was killed, else with exit code 0. */
 void dies(Machine *machine, int slot);
@@ -66,7 +67,7 @@ extern int newest_log_rank;
 /* Writes a message of the slot's trainer into its channel, with the trainer's generation and without a spec. Type
  * CHANNEL_TYPES makes an invalid message. */
 void writes_message(Machine *machine, int slot, ChannelMessage message);
-/* Like writes_message(), with a type and a step, and with an address and a uri as the type needs. */
+/* Like writes_message(), for a message of that type and step. Adds an address or a URI if the type has one. */
 void writes(Machine *machine, int slot, ChannelType type, int64_t step);
 /* Like writes(), and the daemon reads the message at once. */
 void says(Machine *machine, int slot, ChannelType type, int64_t step);

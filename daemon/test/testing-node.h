@@ -2,10 +2,9 @@
 /* testing-node.h - two whole nodes, n1 and n2, on the fakes of testing-memory.h and testing-machine.h; the test acts
  * as the leader of cluster "lab".
  *
+ * Units: microseconds. Threads: main thread only.
  * Ownership: nodes_end() frees both nodes, and what they hold.
- * Units:     microseconds.
  * Errors:    none: a failure ends the test.
- * Threads:   main thread only.
  */
 #pragma once
 
@@ -62,7 +61,7 @@ void set_phase(const char *job, PhaseRecord phase);
 void let_go(const char *job, int64_t generation);
 void set_rendezvous(const char *job, int64_t generation, const char *address);
 void remove_job(const char *job);
-/* decide(), then all messages of its trainers until the last one has got `go`. */
+/* decide(), then all messages of the world's trainers until the last trainer has got `go`. */
 void run_world(const char *job, int64_t generation, uint64_t slots1, uint64_t slots2);
 /* decide() for a world of one rank on n1, which becomes ready and may not go yet. */
 void make_ready(const char *job, int64_t generation, int slot);

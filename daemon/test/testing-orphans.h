@@ -5,10 +5,9 @@
  * A program that links testing-orphans.c wraps clock_boottime_usec(), nanosleep(), open(), poll(), cgroup_destroy(),
  * syscall() and kill(). No wrapper ends a process that the test has not started: the program ends first.
  *
+ * Units: microseconds. Threads: main thread only.
  * Ownership: finish() and expect_killed() reap the processes that begin() has started.
- * Units:     microseconds.
  * Errors:    none: a failure ends the test.
- * Threads:   main thread only.
  */
 #pragma once
 

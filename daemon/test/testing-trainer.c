@@ -80,7 +80,7 @@ static void start_child(void)
     char c;
     (void)!read(ready[0], &c, 1);
     if (strcmp(kind, "group") != 0)
-        (void)wait(NULL); /* reaps the process in between, so that it is not counted */
+        (void)wait(NULL); /* reaps the parent of the detached child, so that no test counts it */
 }
 
 static void fail_here(Fake *f)
@@ -97,7 +97,7 @@ static void fail_here(Fake *f)
     if (strcmp(f->what, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(f->what, "segv") == 0) {
-        (void)signal(SIGSEGV, SIG_DFL); /* not the sanitizer's handler */
+        (void)signal(SIGSEGV, SIG_DFL); /* replaces the sanitizer's handler */
         (void)raise(SIGSEGV);
     } else if (strcmp(f->what, "stop") == 0) {
         (void)raise(SIGSTOP);
@@ -113,7 +113,7 @@ static void fail_here(Fake *f)
         for (;;)
             (void)pause();
     } else if (strcmp(f->what, "hang") == 0) {
-        for (;;) /* only its progress stops */
+        for (;;) /* the process lives, but makes no progress */
             (void)poll(NULL, 0, -1);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commit.h - commits a saved checkpoint: appends a line to checkpoints/<job> and, in the same transaction, puts its
- * mark into progress/<job>, which shows that there was a commit in case checkpoints/<job> is lost.
+ * mark into progress/<job>. The mark shows that there was a commit in case checkpoints/<job> is lost.
  *
  * Two worlds could both believe that they commit. So worlds/<job> and checkpoints/<job> are read together, and if
  * the world is still ours the line is appended under guards on both mod revisions. After every answer other than

@@ -12,7 +12,7 @@
 
 void exit_repair_text(char *text) { printable_repair(text); }
 
-/* Length of a text that leaves room for a text of the leader before it: a record's text has 255 bytes. */
+/* If a rank's text has at most this length, the leader can put words before it in a record's text of 255 bytes. */
 enum { COMFORTABLE_BYTES = 191 };
 
 static void copy_whole(char *ret, size_t size, const char *text)
@@ -42,14 +42,16 @@ void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *res
 static void set_text(ExitVerdict *v, const char *text) { copy(v->text, text); }
 
 /* Returns whether the last line explains the rank's end. A library's last message explains it. A trainer's log line
- * does not if it tells of daily work, or if the trainer went on after it: a warning, or a save that failed. */
+ * does not if it reports routine work, or an event after which the trainer went on: a warning, or a failed save. */
 static bool explains(const char *line)
 {
-    static const char *const daily[] = {" info sdtrainer: ", " debug sdtrainer: ",
-                                        " warning sdtrainer: "};
-    for (size_t i = 0; i < ELEMENTSOF(daily); i++)
-        if (strstr(line, daily[i]))
+    static const char *const daily[] = {" info sdtrain", " debug sdtrain", " warning sdtrain"};
+    for (size_t i = 0; i < ELEMENTSOF(daily); i++) {
+        const char *at = strstr(line, daily[i]);
+        const char *rest = at ? at + strlen(daily[i]) : "";
+        if (strncmp(rest, "er: ", 4) == 0 || strncmp(rest, "-exec: ", 7) == 0)
             return false;
+    }
     const char *error = strstr(line, " error sdtrainer: ");
     return *line && (!error || !strstr(error, ", training goes on: "));
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exit.h - judges how a rank ended: makes an exit code and a text of its wait status and its last messages.
  *
- * Ownership: values.
+ * Ownership: values. Threads: any; pure.
  * Units:     exit codes; signals negative.
- * Threads:   any; pure.
  */
 #pragma once
 
@@ -25,8 +24,8 @@ typedef struct ExitVerdict {
     char text[EXIT_TEXT_BYTES]; /* the reason, for people */
 } ExitVerdict;
 
-/* Makes the text valid UTF-8, as records must be: each wrong byte (a trainer printed bytes) becomes '?', and half a
- * character at a cut end is removed. */
+/* Makes the text valid UTF-8, as records must be: each invalid byte becomes '?', and an incomplete character at
+ * the end, where the text was cut, is removed. */
 void exit_repair_text(char *text);
 /* Copies a trainer's final text. Long paths lose their middle, so that the end, which says what is wrong, has room.
  * Paths in the folder of the manifest that the world resumes from (resumes; "": none) stay whole: by them a leader

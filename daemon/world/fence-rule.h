@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fence-rule.h - decides whether etcd has been silent for so long that ranks must stop.
  *
- * Ownership: values.
+ * Ownership: values. Threads: any; pure.
  * Units:     microseconds of one clock.
- * Threads:   any; pure.
  */
 #pragma once
 

@@ -118,7 +118,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     char why[64];
     (void)snprintf(why, sizeof(why), "generation %lld replaces it", (long long)world->generation);
     job->world_revision = revision;
-    if (strcmp(job->submission, world->submission) != 0) /* a new job: its steps are unknown */
+    if (strcmp(job->submission, world->submission) != 0) /* a new job: its step times are unknown */
         job->first_steps_usec = 0;
     memcpy(job->submission, world->submission, sizeof(job->submission));
     (void)fault("world.seen"); /* a test may end the daemon at this fault point and those below */
@@ -130,11 +130,9 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     int r = plan_ranks(world, w->needs.config->node, w->needs.incarnation,
                        (int)w->needs.config->slots, local_ranks, &n_local_ranks, &err);
     if (r < 0)
-        log_error("worlds/%s: %s; this node takes no part", job->name, err.text);
+        log_error("%s; this node takes no part in the world JOB=%s", err.text, job->name);
     else if (n_local_ranks > 0)
         job->local = local_world_new(job, world, revision, local_ranks, n_local_ranks);
-    if (r < 0)
-        log_error("%s JOB=%s", err.text, job->name);
     PROBE(world, job->name, world->generation, world->size, n_local_ranks, r);
     if (job->local) {
         job->local->has_older = job->over;
@@ -201,7 +199,7 @@ uint64_t job_first_steps_usec(const LocalJob *job, int world_size)
 
 /* Returns whether the phase is of the world's submission. Each kind of record has its own watch, which may be behind
  * the others: after a job was deleted and submitted again, the phase of one submission may be known together with
- * the world of the other, and their generations cannot be compared. */
+ * the world of the other. Generations of two submissions cannot be compared. */
 static bool phase_concerns(const LocalJob *job, const LocalWorld *local)
 {
     return job->has_phase && strcmp(job->phase.submission, local->submission) == 0;
@@ -248,7 +246,7 @@ static void send_go(LocalWorld *local)
         return;
     if (local->world_size > 1 && (job->rendezvous_generation != local->generation ||
                                   job->rendezvous_revision <= local->world_revision))
-        return; /* only a world of one rank needs no rendezvous */
+        return; /* the ranks need the rendezvous of this world to meet */
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->is_ready || rank->has_gone)
@@ -257,27 +255,30 @@ static void send_go(LocalWorld *local)
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
         watchdog_note_stage(&rank->watchdog, rank->watchdog.step, STAGE_JOINING,
-                            clock_boottime_usec()); /* no leader waits for this rank any more */
+                            clock_boottime_usec()); /* from now on, no leader waits for this rank */
         (void)fault("go.before");
         rank_send(rank, &go);
         (void)fault("go.after");
     }
 }
 
+/* Trainers agree on the step at which they leave, so rank 0 alone is told. Each rank of a program is told. */
 static void send_stop(LocalWorld *local)
 {
     LocalJob *job = local->job;
     if (!job->phase.leave || !phase_is_of(job, local))
         return;
-    Rank *rank = slots_rank_of(local, local_world_rank0(local));
-    if (!rank || !rank->has_gone || rank->was_stopped)
-        return;
-    assert(rank->rank == 0 && rank->local == local);
-    ChannelMessage stop = {.type = CHANNEL_STOP, .generation = local->generation};
-    rank->was_stopped = true;
-    log_info("rank 0 is told to save and leave: %s JOB=%s GENERATION=%lld", job->phase.reason,
-             job->name, (long long)local->generation);
-    rank_send(rank, &stop);
+    for (size_t i = 0; i < local->n_local_ranks; i++) {
+        Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
+        if (!rank || !rank->has_gone || rank->was_stopped ||
+            (rank->rank != 0 && !local->is_program))
+            continue;
+        ChannelMessage stop = {.type = CHANNEL_STOP, .generation = local->generation};
+        rank->was_stopped = true;
+        log_info("rank %d is told to save and leave: %s JOB=%s GENERATION=%lld", rank->rank,
+                 job->phase.reason, job->name, (long long)local->generation);
+        rank_send(rank, &stop);
+    }
 }
 
 /* Returns whether the ranks of this world, and of the older worlds after it in the list, are dead. A rank in a lost

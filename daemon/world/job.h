@@ -41,10 +41,13 @@ struct LocalWorld {
     int world_size;
     ResumePoint resume;
     char submission[SUBMISSION_BYTES];
+    bool is_program;                  /* the ranks run a program that is not sdtrain's own */
+    Hash program;                     /* is_program: hash of the job file in programs/<job> */
     char *spec;                       /* the job file; NULL until it is read */
     char sources[RECORD_SOURCES_MAX]; /* hashes of the data sets, from specs/<job> */
     EtcdCall *spec_call;
     Timer spec_retry;
+    uint64_t program_lost_usec; /* when the program was first missed in etcd; 0: it never was */
     /* The world's secret; wiped when every rank here has it. Empty: the world has none, or it is not read yet. */
     char secret[SECRET_TEXT_BYTES];
     bool has_read_secret; /* `secret` was read, or the world has none */
@@ -54,8 +57,8 @@ struct LocalWorld {
     size_t n_local_ranks;
     bool over; /* the world has moved: no rank is started, and only exits are reported */
 
-    /* When all ranks of older worlds on this node were dead and, if this world is over, its own ranks, too. 0: some of
-     * these ranks live, or this world is not over and this node had no older worlds. */
+    /* The time at which all ranks of older worlds on this node were dead. If this world is over, its own ranks were
+     * dead by then, too. 0: not known yet, or this world is not over and this node had no older worlds. */
     uint64_t killed_usec;
     bool has_older;           /* this node had older worlds of the job when this world began */
     int64_t first_step;       /* the first step that this world has finished, if rank 0 is here */

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <string.h>
 
-enum { SPEC_RETRY_MSEC = 500, SECRET_RETRY_MSEC = 100 };
+enum { SPEC_RETRY_MSEC = 500, SECRET_RETRY_MSEC = 100, PROGRAM_LOST_SEC = 10 };
 
 static void read_spec(LocalWorld *local);
 static void read_secret(LocalWorld *local);
@@ -20,7 +20,7 @@ static void read_secret(LocalWorld *local);
 /* ---- records of a local world ---- */
 
 /* Returns the newest world with the same key of reports. A world whose record was put once more, or the world of a
- * job that was submitted again, has the same key as the world before, so the newest world reports for both worlds.
+ * job that was submitted again, has the same key as the world before. So the newest world reports for both worlds.
  * The killed_usec of the newest world shows that the earlier ranks have ended. */
 static const LocalWorld *reporter_of(const LocalWorld *local)
 {
@@ -60,7 +60,9 @@ static char *encode_ranks(LocalWorld *reported)
                           .killed_usec = local->killed_usec,
                           .first_step = local->first_step,
                           .first_step_usec = local->first_step_usec,
-                          .left = n_left == local->n_local_ranks,
+                          .left = local->is_program
+                                      ? n_left > 0 && n_left + n_done == local->n_local_ranks
+                                      : n_left == local->n_local_ranks,
                           .finished = n_done == local->n_local_ranks};
     (void)snprintf(record.node, sizeof(record.node), "%s", w->needs.config->node);
     return ranks_record_encode(&record, NULL);
@@ -77,8 +79,8 @@ static void on_rendezvous_written(LocalWorld *local)
 {
     RendezvousRecord record;
     (void)snprintf(record.address, sizeof(record.address), "%s", local->address);
-    job_set_rendezvous(local->job, local->generation, local->rendezvous.revision,
-                       &record); /* no need to wait for the watch */
+    /* The job gets the address at once, before the watch shows it. */
+    job_set_rendezvous(local->job, local->generation, local->rendezvous.revision, &record);
 }
 
 static void forget(LocalWorld *local)
@@ -135,6 +137,8 @@ LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t rev
                           .world_revision = revision,
                           .world_size = world->size,
                           .resume = world->resume,
+                          .is_program = !hash_equal(world->program, (Hash){0}),
+                          .program = world->program,
                           .n_local_ranks = n_local_ranks};
     memcpy(local->submission, world->submission, sizeof(local->submission));
     for (size_t i = 0; i < n_local_ranks; i++)
@@ -305,36 +309,92 @@ static void on_spec_retry(void *userdata)
     read_spec(local);
 }
 
+static KeyKind kind_of_spec(const LocalWorld *local)
+{
+    return local->is_program ? KEY_PROGRAMS : KEY_SPECS;
+}
+
+static int check_submission(const LocalWorld *local, const char *submission, Error *err)
+{
+    if (strcmp(submission, local->submission) == 0)
+        return 0;
+    return error_set(err, -ESTALE, "%s/%s: of another submission than the world",
+                     key_kind_name(kind_of_spec(local)), local->job->name);
+}
+
+static int take_spec(LocalWorld *local, const EtcdKeyValue *kv, Error *err)
+{
+    SpecRecord record = {0};
+    int r = spec_record_decode(kv->key, kv->value, kv->n_value, &record, err);
+    if (r == 0)
+        r = check_submission(local, record.submission, err);
+    if (r == 0) {
+        local->spec = TAKE_PTR(record.spec);
+        memcpy(local->sources, record.sources, sizeof(local->sources));
+    }
+    spec_record_clear(&record);
+    return r;
+}
+
+/* The job file of a program comes from programs/<job> alone, and must be the one that the leader has seen: specs/<job>
+ * may be written by those who may not run programs. */
+static int take_program(LocalWorld *local, const EtcdKeyValue *kv, Error *err)
+{
+    ProgramRecord record = {0};
+    int r = program_record_decode(kv->key, kv->value, kv->n_value, &record, err);
+    if (r == 0)
+        r = check_submission(local, record.submission, err);
+    if (r == 0 && !hash_equal(hash_bytes(record.file, strlen(record.file)), local->program))
+        r = error_set(err, -ESTALE, "%s: file: not the one that the world was made for", kv->key);
+    if (r == 0)
+        local->spec = TAKE_PTR(record.file);
+    program_record_clear(&record);
+    return r;
+}
+
+/* Ends the ranks of a world whose program is not in etcd, and stays away. Each node finds that: no node is to blame. */
+static void note_lost_program(LocalWorld *local, const Error *problem)
+{
+    const uint64_t now_usec = clock_boottime_usec();
+    if (local->program_lost_usec == 0)
+        local->program_lost_usec = now_usec;
+    if (now_usec < local->program_lost_usec + PROGRAM_LOST_SEC * USEC_PER_SEC)
+        return;
+    for (size_t i = 0; i < local->n_local_ranks; i++) {
+        Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
+        if (!rank || rank->killing)
+            continue;
+        rank->words.error = true;
+        rank->words.exit_code = EXIT_NEVER_RETRY;
+        (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.200s", problem->text);
+        rank_kill(rank, "its program is not in etcd");
+    }
+}
+
 static void on_spec(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     LocalWorld *local = userdata;
     LocalJob *job = local->job;
     Error problem = ERROR_INIT;
-    SpecRecord record = {0};
     local->spec_call = NULL; /* the call frees itself */
     assert(!local->over && !local->spec);
 
     if (r < 0)
         problem = *err;
     else if (range->n_kvs == 0)
-        r = error_set(&problem, -ENOENT, "specs/%s: there is none", job->name);
-    else
-        r = spec_record_decode(range->kvs[0].key, range->kvs[0].value, range->kvs[0].n_value,
-                               &record, &problem);
-    if (r == 0 && strcmp(record.submission, local->submission) != 0) {
-        r = error_set(&problem, -ESTALE, "specs/%s: of another submission than the world",
+        r = error_set(&problem, -ENOENT, "%s/%s: there is none", key_kind_name(kind_of_spec(local)),
                       job->name);
-        spec_record_clear(&record);
-    }
+    else
+        r = local->is_program ? take_program(local, &range->kvs[0], &problem)
+                              : take_spec(local, &range->kvs[0], &problem);
     if (r < 0) {
         log_warning("%s; reading again JOB=%s", problem.text, job->name);
+        if (local->is_program && (r == -ENOENT || r == -ESTALE))
+            note_lost_program(local, &problem);
         timer_start(job->workload->needs.timers, &local->spec_retry,
                     SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry, local);
         return;
     }
-    local->spec = TAKE_PTR(record.spec);
-    memcpy(local->sources, record.sources, sizeof(local->sources));
-    spec_record_clear(&record);
     job_advance(job);
 }
 
@@ -342,9 +402,9 @@ static void read_spec(LocalWorld *local)
 {
     Workload *w = local->job->workload;
     char key[KEY_MAX];
-    int r =
-        etcd_get(w->needs.etcd, key_of(w->needs.config->cluster, KEY_SPECS, local->job->name, key),
-                 false, on_spec, local, &local->spec_call);
+    int r = etcd_get(w->needs.etcd,
+                     key_of(w->needs.config->cluster, kind_of_spec(local), local->job->name, key),
+                     false, on_spec, local, &local->spec_call);
     if (r < 0)
         timer_start(w->needs.timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC,
                     on_spec_retry, local);
@@ -443,6 +503,7 @@ static void fill_assign(const LocalWorld *local, const Rank *rank, ChannelAssign
                            .resume_hash = local->resume.hash,
                            .startup_usec = (uint64_t)(needs->config->startup_sec * 1e6),
                            .find = (int)local->resume.find,
+                           .resume_step = local->is_program ? local->resume.step : 0,
                            .adopt = local->resume.adopt};
     (void)snprintf(ret->job, sizeof(ret->job), "%s", local->job->name);
     (void)snprintf(ret->node, sizeof(ret->node), "%s", needs->config->node);
@@ -453,6 +514,23 @@ static void fill_assign(const LocalWorld *local, const Rank *rank, ChannelAssign
     (void)snprintf(ret->sources, sizeof(ret->sources), "%s", local->sources);
     (void)snprintf(ret->gpu, sizeof(ret->gpu), "%s", needs->gpus->pci[rank->slot]);
     memcpy(ret->secret, local->secret, sizeof(ret->secret));
+}
+
+/* Writes the PCI addresses of the GPUs of this world's slots here, in the order of ranks. A program finds its own in
+ * that list by LOCAL_RANK. */
+static void write_gpus(const LocalWorld *local, char *ret, size_t size)
+{
+    const SlotGpus *gpus = local->job->workload->needs.gpus;
+    size_t used = 0;
+    *ret = '\0';
+    for (size_t i = 0; i < local->n_local_ranks && used < size; i++) {
+        const char *pci = gpus->pci[local->local_ranks[i].slot];
+        if (!*pci) {
+            *ret = '\0';
+            return;
+        }
+        used += (size_t)snprintf(ret + used, size - used, "%s%s", i > 0 ? "," : "", pci);
+    }
 }
 
 void local_world_assign(LocalWorld *local)
@@ -467,6 +545,8 @@ void local_world_assign(LocalWorld *local)
                             .generation = local->generation,
                             .step = local->resume.step};
         fill_assign(local, rank, &m.assign);
+        if (local->is_program)
+            write_gpus(local, m.assign.gpus, sizeof(m.assign.gpus));
         assert(rank->local == local && rank->rank < local->world_size);
         rank->was_assigned = true;
         rank_send(rank, &m);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - computes which ranks a world gives this node, and in which slots.
  *
- * Ownership: values.
+ * Ownership: values. Threads: any; pure.
  * Units:     slots are counted from 0.
  * Errors:    -EINVAL for a world that gives a slot which this node does not have, or gives it twice.
- * Threads:   any; pure.
  */
 #pragma once
 

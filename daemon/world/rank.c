@@ -32,9 +32,12 @@ void rank_send(Rank *rank, ChannelMessage *message)
 
 void rank_send_alive(Rank *rank, uint64_t alive_usec)
 {
+    const EtcdLease *lease = rank->workload->needs.lease;
+    const bool is_program = rank->local && rank->local->is_program;
     ChannelMessage alive = {.type = CHANNEL_ALIVE,
                             .generation = rank->generation,
-                            .alive_usec = alive_usec};
+                            .alive_usec = alive_usec,
+                            .lease_usec = is_program ? etcd_lease_deadline_usec(lease) : 0};
     if (!rank->process.exited)
         (void)channel_send(rank->process.channel, &alive,
                            NULL); /* a trainer that does not read misses the message */
@@ -117,9 +120,9 @@ static void note_exit(Rank *rank, const siginfo_t *info)
         exit_judge(info->si_code, info->si_status, &rank->words, rank_log_last_line(rank->log),
                    rank->killing ? rank->why : NULL);
     uint64_t still_usec = clock_boottime_usec() - rank->watchdog.changed_usec;
-    if (verdict.code == -SIGKILL && !rank->killing &&
+    if (verdict.code == -SIGKILL && !rank->killing && rank->watchdog.stage != STAGE_RUNNING &&
         still_usec > workload_alive_usec(rank->workload) * 3 / 4) {
-        verdict.hung = true; /* as after SIGSTOP, if hang_floor_sec is longer than the lease */
+        verdict.hung = true; /* the dead-man timer fired before hang_check() found the hang */
         (void)snprintf(verdict.text, sizeof(verdict.text),
                        "stood still for %.1f s; its dead-man timer ended it",
                        (double)still_usec / 1e6);
@@ -130,10 +133,32 @@ static void note_exit(Rank *rank, const siginfo_t *info)
         local_world_note_exit(rank->local, rank, &verdict);
 }
 
+static void log_start(const Rank *rank)
+{
+    log_event(LOG_LEVEL_INFO, MESSAGE_RANK_STARTED,
+              "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d",
+              (int)rank->process.pid, rank->slot, rank->job, (long long)rank->generation,
+              rank->rank);
+}
+
+/* A program with a host has no pid until its host has started it. */
+static void look_for_start(Rank *rank)
+{
+    LocalRank *local_rank = rank->local ? local_world_rank_of(rank->local, rank) : NULL;
+    if (!local_rank || local_rank->report.pid == rank->process.pid)
+        return;
+    local_rank->report.pid = rank->process.pid;
+    log_start(rank);
+    if (!rank->local->over)
+        local_world_report(rank->local);
+}
+
 void rank_look(Rank *rank)
 {
     siginfo_t info;
-    if (process_reap(&rank->process, &info)) {
+    const bool has_ended = process_reap(&rank->process, &info);
+    look_for_start(rank);
+    if (has_ended) {
         note_exit(rank, &info);
         if (!rank->killing)
             expect_clear(rank);
@@ -161,13 +186,19 @@ static int spawn(Rank *rank, Error *err)
                          rank->rank, config->log_bytes, &output, &rank->log, err);
     if (r < 0)
         return r;
+    const bool is_program = rank->local->is_program;
     _cleanup_(trainer_environment_freep) char **environment =
-        trainer_environment_new(needs->environment, config, rank->slot);
-    char *argv[] = {(char *)config->trainer, (char[]){"run"}, NULL};
+        is_program ? runner_environment_new(needs->environment, config, rank->slot)
+                   : trainer_environment_new(needs->environment, config, rank->slot);
+    char *argv[] = {(char *)(is_program ? config->runner : config->trainer), (char[]){"run"}, NULL};
     const ProcessProgram program = {.argv = argv,
-                                    .program = MAX(*needs->trainer, 0),
+                                    .program =
+                                        MAX(is_program ? *needs->runner : *needs->trainer, 0),
                                     .environment = environment,
-                                    .output = output};
+                                    .output = output,
+                                    .host = is_program && *config->exec_user ? config->exec_socket
+                                                                             : NULL,
+                                    .host_user = config->exec_uid};
     return process_start(&needs->process, rank->slot, &program, &rank->process, err);
 }
 
@@ -177,6 +208,8 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     assert(!local->over && local->job->local == local);
     assert(!local_rank->pending && local_rank->report.state == RANK_STARTING);
     assert(local_rank->slot == local_rank->report.slot);
+    if (local->is_program && !w->needs.config->allow_exec)
+        return error_set(err, -EPERM, "allow_exec is not set on this node");
     Rank *rank = memory_new(Rank);
     *rank = (Rank){.workload = w,
                    .local = local,
@@ -191,10 +224,11 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
         return r;
     }
     slots_put(&w->slots, rank);
-    local_rank->report.pid = rank->process.pid;
+    local_rank->report.pid = rank->process.pid; /* 0: the host will report it */
     local_rank->report.started_usec = local_rank->report.at_usec = clock_realtime_usec();
     watchdog_start(&rank->watchdog, job_first_steps_usec(local->job, local->world_size),
                    clock_boottime_usec());
+    rank->watchdog.by_reports = local->is_program;
     const ProcessEvents events = {.userdata = rank, .heard = on_message, .moved = on_moved};
     r = process_watch(&rank->process, &events);
     if (r < 0) { /* without events the rank's end would not be noticed */
@@ -203,10 +237,8 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     }
     rank_send_alive(rank, workload_alive_usec(w));
     w->events.rank_started(w->events.userdata, rank);
-    log_event(LOG_LEVEL_INFO, MESSAGE_RANK_STARTED,
-              "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d",
-              (int)rank->process.pid, rank->slot, rank->job, (long long)rank->generation,
-              rank->rank);
+    if (rank->process.pid > 0)
+        log_start(rank);
     return 0;
 }
 

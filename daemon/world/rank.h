@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rank.h - one trainer process in one slot, from spawn to confirmed death.
+/* rank.h - one process of a rank in one slot, from spawn to confirmed death: a trainer, or the runner of a program.
  *
  * Ownership: the slot table (slots.h) owns a Rank from rank_start() until its death is confirmed, or the daemon ends.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -23,6 +23,7 @@ struct RankNeeds {
     ProcessNeeds process;
     char *const *environment; /* environment of this process, from which a trainer's is made */
     const int *trainer;       /* open fd of the trainer program; negative: its path is executed */
+    const int *runner;        /* the same of the program that hosts programs of others */
     /* Returns whether a child of this process belongs to no rank: the keeper, or a probe. */
     bool (*is_other_child)(void *userdata, pid_t pid);
     void *userdata; /* passed to is_other_child */

@@ -2,7 +2,7 @@
 /* slots.h - the table of this node's slots and the ranks in them.
  *
  * A slot that still holds a process of an old world must not get a new rank, even when that process survives
- * SIGKILL. So a rank keeps its slot until none of its processes lives (rank.h), and a slot whose rank cannot be
+ * SIGKILL. So a rank keeps its slot until none of its processes lives (rank.h). A slot whose rank cannot be
  * killed is lost until that rank ends after all.
  *
  * Ownership: the table owns its ranks from slots_put() until slots_take() or slots_end().

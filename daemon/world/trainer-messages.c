@@ -47,7 +47,8 @@ static void note_first_steps(const Rank *rank)
 static void on_stage(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
     RankReport *report = &local_rank->report;
-    watchdog_note_stage(&rank->watchdog, m->step, m->stage, clock_boottime_usec());
+    const TrainStage stage = m->unnamed ? STAGE_RUNNING : m->stage;
+    watchdog_note_stage(&rank->watchdog, m->step, stage, clock_boottime_usec());
     watchdog_note_wait(&rank->watchdog, m->waited_usec, clock_boottime_usec());
     if (report->rank == 0 && m->waited_usec >= PROGRESS_WAIT_SEC * USEC_PER_SEC)
         progress_note_wait(&rank->local->progress, m);
@@ -58,8 +59,11 @@ static void on_stage(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
     }
     report->step = m->step;
     report->stage = (int)m->stage;
-    if (report->state == RANK_READY && report->joined_usec != 0 && m->step > rank->joined_step)
-        set_state(rank, local_rank, RANK_RUNNING); /* its first step of this world is done */
+    report->unnamed = m->unnamed;
+    /* A trainer runs once its first step of this world is done. */
+    const bool runs = rank->local->is_program || m->step > rank->joined_step;
+    if (report->state == RANK_READY && report->joined_usec != 0 && runs)
+        set_state(rank, local_rank, RANK_RUNNING);
 }
 
 static void on_step(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
@@ -102,9 +106,12 @@ static void on_error(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
     rank->words.error = true;
     rank->words.exit_code = m->exit_code;
     local_rank->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
+    local_rank->report.hung = m->hung;
+    local_rank->report.stuck = m->stuck;
     exit_copy_text(rank->words.text, m->text, rank->local->resume.uri);
     local_rank->report.step = m->step;
     local_rank->report.stage = (int)m->stage;
+    local_rank->report.unnamed = m->unnamed;
     rank_expect_exit(rank);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer-messages.h - handles the messages of trainers: notes them in reports and in etcd.
  *
- * Ownership: borrows the Rank.
- * Units:     none.
+ * Ownership: borrows the Rank. Units: none.
  * Errors:    a packet that is not a message is logged and skipped.
  */
 #pragma once

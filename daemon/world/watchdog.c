@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define WAIT_MARGIN_USEC USEC_PER_SEC /* a waiting rank's bound exceeds floor by so much */
+#define WAIT_MARGIN_USEC USEC_PER_SEC /* a waiting rank's bound is at least floor_usec plus this */
 
 void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec)
 {
@@ -20,7 +20,7 @@ uint64_t watchdog_first_usec(const Watchdog *w)
 static void note_duration(Watchdog *w, int64_t n_steps, uint64_t now_usec)
 {
     if (w->step_usec > 0 && n_steps > 0) {
-        uint64_t took_usec = (now_usec - w->step_usec) / (uint64_t)n_steps;
+        uint64_t took_usec = (now_usec - w->step_usec) / (uint64_t)(w->by_reports ? 1 : n_steps);
         if (w->n_took < WATCHDOG_STEPS_MIN)
             w->first_usec = MAX(w->first_usec, took_usec);
         w->took_usec[w->n_took++ % WATCHDOG_WINDOW] = took_usec;
@@ -78,6 +78,7 @@ uint64_t watchdog_bound_usec(const Watchdog *w, const WatchdogLimits *limits)
     case STAGE_JOINING:
         return limits->startup_usec;
     case STAGE_READY:
+    case STAGE_RUNNING: /* a program that names no stage may do anything for any time */
         return USEC_INFINITY;
     case STAGE_SAVING:
     case STAGE_LEAVING:
@@ -104,8 +105,22 @@ bool watchdog_is_hung(const Watchdog *w, const WatchdogLimits *limits, uint64_t 
            now_usec - w->changed_usec > bound;
 }
 
+bool watchdog_finds_standstill(Watchdog *w, const WatchdogLimits *limits, uint64_t now_usec)
+{
+    if (watchdog_bound_usec(w, limits) == USEC_INFINITY || w->stood_usec == w->changed_usec ||
+        now_usec < w->changed_usec)
+        return false;
+    Watchdog computes = *w;
+    computes.stage = STAGE_COMPUTING;
+    if (now_usec - w->changed_usec <= watchdog_bound_usec(&computes, limits) / 2)
+        return false;
+    w->stood_usec = w->changed_usec;
+    return true;
+}
+
 void watchdog_forgive(Watchdog *w, uint64_t usec)
 {
+    w->stood_usec += w->stood_usec == w->changed_usec ? usec : 0; /* the same standstill */
     w->changed_usec += usec;
     if (w->step_usec > 0)
         w->step_usec += usec;

@@ -15,9 +15,8 @@
  * saving have bounds of their own; waiting for the leader's `go` has none, since the leader's deadlines cover it. A
  * rank that was told to go counts as joining, whatever it has sent.
  *
- * Ownership: values.
+ * Ownership: values. Threads: any; pure.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Threads:   any; pure.
  */
 #pragma once
 
@@ -38,10 +37,14 @@ typedef struct Watchdog {
     uint64_t changed_usec; /* when step, done_step or stage last changed, or a wait grew */
     uint64_t step_usec;    /* when the last measured duration ended; 0: none yet */
     uint64_t took_usec[WATCHDOG_WINDOW]; /* durations of the last steps, a ring */
-    size_t n_took;                       /* number of durations measured since the start */
-    uint64_t first_usec;                 /* the longest of the first WATCHDOG_STEPS_MIN steps */
-    uint64_t known_usec;                 /* first_usec of the job's last generation; 0: unknown */
+    /* A program may report every 100th step: durations are times between reports, not of single steps. */
+    bool by_reports;
+    size_t n_took;        /* number of durations measured since the start */
+    uint64_t first_usec;  /* the longest of the first WATCHDOG_STEPS_MIN steps */
+    uint64_t known_usec;  /* first_usec of the job's last generation; 0: unknown */
     uint64_t waited_usec; /* how long the rank has waited for data, as last reported */
+    uint64_t
+        stood_usec; /* changed_usec of the last standstill that watchdog_finds_standstill() has found */
 } Watchdog;
 
 /* Starts the watchdog. known_usec: how long first steps took in the job's last generation; 0: unknown. */
@@ -57,5 +60,8 @@ void watchdog_note_step(Watchdog *w, int64_t step, uint64_t now_usec);
 /* Returns how long the rank may be silent now. USEC_INFINITY: for ever. */
 uint64_t watchdog_bound_usec(const Watchdog *w, const WatchdogLimits *limits);
 bool watchdog_is_hung(const Watchdog *w, const WatchdogLimits *limits, uint64_t now_usec);
+/* Finds, once, that the rank has stood still for half the time after which a rank that computes hangs. A rank that
+ * waits may be silent for twice as long, so that the leader would learn too late where it stood. */
+bool watchdog_finds_standstill(Watchdog *w, const WatchdogLimits *limits, uint64_t now_usec);
 /* Called when the observer itself stood still: that time does not count against the rank. */
 void watchdog_forgive(Watchdog *w, uint64_t usec);

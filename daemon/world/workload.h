@@ -6,7 +6,7 @@
  * with an etcd (etcd.h), a clock (clock.h, timer.h) and processes (process.h, logs.h) of its own can run a Workload:
  * test-workload.c does.
  *
- * Folder:    the defaults of its headers are Errors: none. Threads: loop thread only.
+ * Folder:    defaults of the headers here: Errors: none. Threads: loop thread only.
  * Ownership: a value; workload_clear() kills what still runs. Borrows all its needs, which outlive it.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds; incarnation is CLOCK_REALTIME microseconds.
  * Errors:    logged, and reported to the leader in the records of the world that they concern.
