@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.h - the words of a command line; parsing, help and completion follow from the tables of options.
  *
- * Folder:    the defaults of its headers are Units: none. Errors: none. Threads: the main thread.
+ * Folder:    defaults of the headers here: Units: none. Errors: none. Threads: the main thread.
  * Ownership: Arguments borrow argv.
  * Units:     timeout in seconds, *_usec microseconds.
  * Errors:    arguments_parse() prints the error and how to get help, and returns CTL_USAGE; it returns CTL_DONE after

@@ -27,7 +27,7 @@ typedef struct CtlClient {
     char endpoints[256];    /* all endpoints as one text, for errors */
     uint64_t patience_usec; /* time limit of client_watch() for reading the present state */
     bool is_quiet;          /* the caller shows silent_usec, so client_watch() prints nothing */
-    /* When etcd stopped answering client_watch(), in realtime; 0: etcd answers. */
+    /* Time at which etcd stopped answering client_watch(), in realtime; 0: etcd answers. */
     uint64_t silent_usec;
 } CtlClient;
 
@@ -54,8 +54,8 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 
-/* Gives the request a new id, the time and the requester's name, and makes the etcd operation that puts it and the
- * comparison that guards it. The caller frees *ret_text after the transaction. key has KEY_MAX bytes. */
+/* Gives the request a new id, the time and the requester's name. Makes the etcd operation that puts the request, and
+ * the comparison that guards the put. The caller frees *ret_text after the transaction. key has KEY_MAX bytes. */
 void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
                          char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* examples.h - complete command lines for each verb, as examples in --help and the manual page.
  *
- * Ownership: none.
- * Threads:   any.
+ * Ownership: none. Threads: any.
  */
 #pragma once
 

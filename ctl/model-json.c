@@ -7,6 +7,7 @@
 #include "cluster/cost.h"
 #include "cluster/pace.h"
 #include "ctl/model.h"
+#include "ctl/print.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"
 #include "protocol/job.h"
@@ -59,8 +60,8 @@ static json_t *checkpoint_json(const ModelJob *job)
     char digest[HASH_TEXT_BYTES];
     if (!c)
         return json_null();
-    return json_pack("{s:I, s:s, s:s, s:s*}", "step", (json_int_t)c->step, "uri", c->uri, "digest",
-                     hash_format(c->digest, digest), "plans", *c->plans ? c->plans : NULL);
+    return json_pack("{s:I, s:s, s:s?, s:s*}", "step", (json_int_t)c->step, "uri", c->uri, "digest",
+                     print_digest(c->digest, digest), "plans", *c->plans ? c->plans : NULL);
 }
 
 static json_t *time_or_null(uint64_t usec)
@@ -153,10 +154,16 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     Error ignored = ERROR_INIT;
     _cleanup_(job_freep) Job *spec = NULL;
     if (job->has_spec && job->spec.spec)
-        (void)job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec,
-                        &ignored); /* job start has checked the file */
+        /* The error is ignored, because `job start` has checked the file. */
+        (void)job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, &ignored);
 
-    const int64_t step = model_step(job), steps = spec ? spec->train.steps : job->progress.steps;
+    const bool is_program = spec && model_is_program(job);
+    const int64_t step = model_step(job), steps = is_program ? spec->exec.steps
+                                                  : spec     ? spec->train.steps
+                                                             : job->progress.steps;
+    const int64_t samples_seen = is_program ? job->progress.samples_seen
+                                 : spec     ? step * spec->train.global_batch
+                                            : 0;
     const bool running = job->has_progress && job->has_phase && job->phase.phase == PHASE_RUNNING;
     char reason[MODEL_REASON_BYTES];
     int of, place = model_place(m, job, &of);
@@ -168,6 +175,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add(&b, "queue", queue);
     json_add(&b, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0));
     json_add_text(&b, "job", job->name);
+    json_add_text(&b, "kind", is_program ? "exec" : "train");
     json_add_text(&b, "phase", job_phase_name(model_phase(job)));
     json_add_text(&b, "reason", model_reason(job, reason));
     json_add_int(&b, "generation", job->has_world ? job->world.generation : 0);
@@ -175,14 +183,17 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add_int(&b, "step", step);
     json_add_int(&b, "steps", steps);
     json_add(&b, "loss", job->has_progress ? real_or_null(job->progress.loss) : json_null());
-    json_add_int(&b, "samples_seen", spec ? step * spec->train.global_batch : 0);
+    json_add(&b, "samples_seen",
+             is_program && samples_seen == 0 ? json_null() : json_integer(samples_seen));
     json_add(&b, "samples_per_s",
              running ? real_or_null(job->progress.samples_per_sec) : json_null());
     json_add(&b, "eta_s",
              running ? real_or_null(progress_to_go_sec(&job->progress, steps)) : json_null());
     json_add(&b, "checkpoint", checkpoint_json(job));
     json_add(&b, "incidents", incidents_json(m, job));
-    json_add(&b, "goodput", real_or_null(model_goodput(job)));
+    /* Without steps nobody knows which time was useful. */
+    json_add(&b, "goodput",
+             is_program && step == 0 ? json_null() : real_or_null(model_goodput(job)));
     json_add(&b, "store", store_json(job));
     json_add(&b, "next_try_at", time_or_null(model_next_try_usec(job)));
     json_add(&b, "metrics_lost", metrics_lost_json(job));

@@ -8,6 +8,6 @@
 
 #include "ctl/model.h"
 
-/* Makes the object that `job status -o json` prints; `job list -o json` prints an array of them. */
+/* Makes the object that `job status -o json` prints; `job list -o json` prints an array of such objects. */
 json_t *model_job_json(const Model *model, const ModelJob *job);
 json_t *model_incident_json(const IncidentRecord *incident);

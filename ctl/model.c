@@ -95,7 +95,7 @@ bool model_is_admitted(const Model *m, const NodeRecord *node)
 const NodeRecord *model_shared_user(const Model *m)
 {
     if (m->n_candidates == 0 || *m->candidates[0].record.admit)
-        return NULL; /* there is no leader, or its list names the admitted nodes */
+        return NULL; /* there is no leader, or the leader's list names the admitted nodes */
     for (size_t i = 0; i < m->n_nodes; i++)
         if (node_knows(&m->nodes[i], FEATURE_SHARED))
             return &m->nodes[i];
@@ -123,7 +123,7 @@ const CordonCause *model_cause(const Model *m, const char *node, const char *job
                : NULL;
 }
 
-/* Inserts a zeroed element at index `at` of the array and returns it. */
+/* Inserts a zeroed element at index `at` of the array and returns the element. */
 static void *insert(void **array, size_t *n, size_t size, size_t at)
 {
     char *grown = memory_resize(*array, *n + 1, size);
@@ -346,7 +346,7 @@ static int feed_candidate(Model *m, Fed *f)
     Candidate new = {.create_revision = f->event->kv.create_revision};
     (void)snprintf(new.key, sizeof(new.key), "%s", f->key);
     int r = leader_record_decode(f->key, f->text, f->n, &new.record, &f->err);
-    if (r < 0) /* its record is of another version, but the candidate may lead */
+    if (r < 0) /* the candidate may be the leader, although its record is of another version */
         (void)snprintf(new.record.name, sizeof(new.record.name), "unknown");
     for (at = 0; at < m->n_candidates; at++)
         if (m->candidates[at].create_revision > new.create_revision)
@@ -578,6 +578,20 @@ bool model_has_ended(const ModelJob *job)
     return phase == PHASE_SUCCEEDED || phase == PHASE_FAILED || phase == PHASE_STOPPED;
 }
 
+bool model_is_program(const ModelJob *job)
+{
+    return job->has_spec && !hash_equal(job->spec.program, (Hash){0});
+}
+
+int model_refuse_program(const ModelJob *job, Error *err)
+{
+    if (!model_is_program(job))
+        return 0;
+    return error_set(err, -EINVAL,
+                     "job %s: kind: \"exec\": only its program can read its checkpoints",
+                     job->name);
+}
+
 /* Returns the mean seconds per step of the present world, over all its steps; 0: unknown. */
 static double mean_step_sec(const ModelJob *job)
 {
@@ -592,8 +606,8 @@ static double mean_step_sec(const ModelJob *job)
     return 0;
 }
 
-/* Returns the seconds of the present world's steps up to now. A negative value: there is nothing to add to
- * the values in the phase record. */
+/* Returns how many seconds the steps of the present world have taken. A negative value: the time is unknown, or the
+ * phase record includes it already. */
 static double kept_sec(const ModelJob *job)
 {
     const ProgressRecord *p = &job->progress;

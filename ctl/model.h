@@ -19,14 +19,14 @@ typedef struct ModelJob {
     bool has_foreign_spec; /* the spec record has another version */
     bool has_spec, has_desired, has_world, has_phase, has_progress;
     bool bad_desired, bad_phase; /* the record does not decode, so it must not be changed */
-    char *desired_text;          /* the record's text, unknown fields included; NULL: no record */
+    char *desired_text; /* text of the desired record, unknown fields included; NULL: no record */
     SpecRecord spec;
     DesiredRecord desired;
     WorldRecord world;
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    RanksRecord *ranks; /* ranks records of all generations that still have some */
+    RanksRecord *ranks; /* all ranks records of the job, also of past generations */
     size_t n_ranks;
     int64_t arrival; /* create revision of the spec, which orders the queue */
     int64_t desired_revision, spec_revision, world_revision; /* mod revisions; 0: no record */
@@ -59,7 +59,8 @@ typedef struct Model {
     size_t n_candidates;
     RequestRecord *requests;
     size_t n_requests;
-    char complaints[MODEL_COMPLAINTS_MAX][256]; /* about the first records that did not decode */
+    /* errors of the first records that did not decode */
+    char complaints[MODEL_COMPLAINTS_MAX][256];
     size_t n_complaints; /* number of records that did not decode; may exceed the array */
 } Model;
 
@@ -78,11 +79,11 @@ ModelJob *model_job(const Model *model, const char *name);
 /* Tells whether the job has a world or phase but no readable job file. The leader makes no decisions about such a
  * job. */
 bool model_has_lost_spec(const ModelJob *job);
-/* Tells whether verbs show the job, because it has a job file or has lost it. */
+/* Tells whether verbs show the job: it must have a job file, or have lost its job file. */
 bool model_is_shown(const ModelJob *job);
 /* Returns the submission's id from the first existing record: the spec, the phase or the world. */
 const char *model_submission(const ModelJob *job);
-/* Tells why the job is in its phase, or which record it lacks and what to do. Returns ret. */
+/* model_reason() tells why the job is in its phase, or which record the job lacks and what to do. Returns ret. */
 enum { MODEL_REASON_BYTES = 400 };
 const char *model_reason(const ModelJob *job, char ret[MODEL_REASON_BYTES]);
 /* Finds a job that `sdctl job list` shows, or returns -ENOENT with an error text. */
@@ -124,9 +125,14 @@ int64_t model_step(const ModelJob *job);
 JobPhase model_phase(const ModelJob *job);
 /* Tells whether the job has stopped, succeeded or failed. Such a job changes only if an operator acts. */
 bool model_has_ended(const ModelJob *job);
+/* Tells whether the job runs a program that is not sdtrain's own. */
+bool model_is_program(const ModelJob *job);
+/* Refuses such a job with -EINVAL: only its program can read its checkpoints. */
+int model_refuse_program(const ModelJob *job, Error *err);
 /* Returns the useful training time / wall time since the first world; NAN if unknown. */
 double model_goodput(const ModelJob *job);
-/* Returns the part of the goodput that was spent waiting for saves. */
+/* Returns the part of the wall time since the first world in which ranks waited for saves. The goodput includes this
+ * part. */
 double model_saving(const ModelJob *job);
 /* Returns the seconds from the fault to the next world's first completed step; NAN while the incident is open. */
 double model_recovery_sec(const IncidentRecord *incident);

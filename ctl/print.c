@@ -32,3 +32,8 @@ bool json_has_number(json_t *object, const char *key)
 {
     return json_is_number(json_object_get(object, key));
 }
+
+const char *print_digest(Hash digest, char text[HASH_TEXT_BYTES])
+{
+    return hash_equal(digest, (Hash){0}) ? NULL : hash_format(digest, text);
+}

@@ -8,6 +8,7 @@
 
 #include "base/json/json.h"
 #include "base/macro.h"
+#include "base/number/hash.h"
 #include "report/times.h"
 
 void print_json(json_t *json);
@@ -17,3 +18,6 @@ const char *json_text(json_t *object, const char *key);
 double json_number(json_t *object, const char *key);
 long long json_count(json_t *object, const char *key);
 bool json_has_number(json_t *object, const char *key);
+
+/* Writes the text of a checkpoint's digest and returns it; NULL: a program's checkpoint has none. */
+const char *print_digest(Hash digest, char text[HASH_TEXT_BYTES]);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Names that other programs use for the same verbs. */
+/* Words that other programs use, each with the verb of sdctl that has the same meaning. */
 static const struct {
     const char *word, *verb;
 } others[] = {

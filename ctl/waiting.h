@@ -17,7 +17,8 @@ enum { WAITING_SEC = 3 };
 
 typedef struct Waiting Waiting;
 
-/* Begins a wait for what, such as "s3://bucket/run". After WAITING_SEC the thread prints "waits for WHAT". */
+/* Begins a wait. `what` names the object of the wait, such as "s3://bucket/run". After WAITING_SEC the thread
+ * prints "waits for WHAT". */
 Waiting *waiting_begin(const char *what);
 Waiting *waiting_end(Waiting *waiting);
 DEFINE_CLEANUP(Waiting, waiting_end)

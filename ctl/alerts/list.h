@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list.h - the deliveries of an alert as JSON, for the verbs of `sdctl alerts`.
  *
+ * Errors: none. Threads: the main thread.
  * Ownership: the caller gets a reference.
  * Units:     times in seconds since 1970.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

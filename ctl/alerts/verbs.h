@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verbs.h - the verbs of `sdctl alerts`, which the table in sdctl.c names.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: verbs borrow their Arguments.
- * Units:     none.
  * Errors:    a verb prints the error on standard error and returns an exit code (CtlExit).
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -114,8 +114,8 @@ static void judge_rights(const Model *m, Judgement *j)
     }
 }
 
-/* Adds a fault if the leader makes no decisions for a while, because several leaders before it died one after another
- * while the records stayed the same. */
+/* Adds a fault if the leader makes no decisions for a while. A leader waits like this after several earlier leaders
+ * died one after another while the records stayed the same. */
 static void judge_standstill(const Model *m, Judgement *j)
 {
     char at[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES], text[LEADER_DEATHS_MAX][300] = {"", ""};

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diagnosis.h - finds the present faults of a cluster, each with advice.
  *
+ * Units: none. Errors: none. Threads: the main thread.
  * Ownership: judge_*() append to the caller's arrays.
- * Units:     none.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

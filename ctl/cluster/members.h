@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* members.h - the status of each member of etcd that the endpoints name.
  *
+ * Units: bytes. Threads: the main thread.
  * Ownership: members_request() fills the caller's Members.
- * Units:     bytes.
  * Errors:    -errno when the requests could not be sent; a member that did not answer has its own error.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -78,7 +78,8 @@ static void take_decision(Simulation *s, const ReplayReport *r)
 static void take_head(Simulation *s, const ReplayReport *r)
 {
     const JournalHead *head = r->head;
-    s->cut = false; /* a line that is cut before this head is not the journal's last line */
+    /* This head follows the cut line, so the cut line is not the journal's last line. */
+    s->cut = false;
     s->lost_events += head->lost_events;
     s->lost_decisions += head->lost_decisions;
     (void)snprintf(s->version, sizeof(s->version), "%s", head->version);

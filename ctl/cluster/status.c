@@ -18,8 +18,9 @@ static json_t *jobs_json(const Model *m)
     for (size_t i = 0; i < m->n_jobs; i++) {
         const ModelJob *job = &m->jobs[i];
         if (model_is_shown(job))
-            json_array_append_new(jobs, json_pack("{s:s, s:s, s:I, s:i}", "job", job->name, "phase",
-                                                  job_phase_name(model_phase(job)), "step",
+            json_array_append_new(jobs, json_pack("{s:s, s:s, s:s, s:I, s:i}", "job", job->name,
+                                                  "kind", model_is_program(job) ? "exec" : "train",
+                                                  "phase", job_phase_name(model_phase(job)), "step",
                                                   (json_int_t)model_step(job), "ranks",
                                                   job_is_active(job) ? job->world.size : 0));
     }
@@ -143,10 +144,13 @@ static void print_rest(json_t *j)
     print_nodes(j);
     json_array_foreach (json_object_get(j, "notes"), i, one)
         printf("  note    %s\n", json_string_value(one));
-    json_array_foreach (json_object_get(j, "jobs"), i, one)
-        printf("  job     %s: %s at step %lld, %lld rank%s\n", json_text(one, "job"),
-               json_text(one, "phase"), json_count(one, "step"), json_count(one, "ranks"),
+    json_array_foreach (json_object_get(j, "jobs"), i, one) {
+        printf("  job     %s: %s", json_text(one, "job"), json_text(one, "phase"));
+        if (json_count(one, "step") > 0 || strcmp(json_text(one, "kind"), "exec") != 0)
+            printf(" at step %lld", json_count(one, "step"));
+        printf(", %lld rank%s\n", json_count(one, "ranks"),
                json_count(one, "ranks") == 1 ? "" : "s");
+    }
 }
 
 int cluster_status(const Arguments *a)

@@ -58,7 +58,7 @@ static int check_folder(const char *path, Error *err)
     return 0;
 }
 
-/* Refuses a file that another user may change, or, if it is a secret, that every user may read. */
+/* Refuses a file that another user may change. Also refuses a file with a secret if every user may read the file. */
 static int check_rights(const char *path, bool secret, Error *err)
 {
     struct stat st;

@@ -65,10 +65,10 @@ int dev_save(const Dev *dev, Error *err)
     for (size_t i = 0; i < dev->n_processes; i++)
         json_array_append_new(processes, process_to_json(&dev->processes[i]));
     _cleanup_json_ json_t *root =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:O}", "v", 1, "client_port",
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:O}", "v", 1, "client_port",
                   dev->client_port, "peer_port", dev->peer_port, "nodes", dev->n_nodes, "slots",
                   dev->n_slots, "controllers", dev->n_controllers, "alerts_file", dev->alerts_file,
-                  "processes", processes);
+                  "allow_exec", (int)dev->allow_exec, "processes", processes);
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/dev.json", dev->folder);
     return write_json(path, root, err);
@@ -113,8 +113,10 @@ static int dev_load(Dev *dev, Error *err)
     dev->n_nodes = get_int(&j, "nodes", 0, DEV_NODES_MAX);
     dev->n_slots = get_int(&j, "slots", 1, 64);
     dev->n_controllers = get_int(&j, "controllers", 0, 7);
+    /* The two keys may be missing, because an older sdctl did not write them. */
+    (void)json_get_bool(&j, "allow_exec", JSON_OPTIONAL, &dev->allow_exec);
     (void)json_get_text(&j, "alerts_file", JSON_OPTIONAL, dev->alerts_file,
-                        sizeof(dev->alerts_file)); /* an older sdctl wrote no such key */
+                        sizeof(dev->alerts_file));
     json_t *processes = NULL;
     if (json_get_array(&j, "processes", JSON_REQUIRED, DEV_PROCESSES_MAX, &processes))
         for (size_t i = 0; i < json_array_size(processes); i++) {
@@ -312,6 +314,8 @@ static json_t *node_config(const Dev *dev, const DevProcess *p, const char *prog
     json_add_text(&b, "run_dir", run_dir);
     json_add_text(&b, "log_dir", log_dir);
     json_add_text(&b, "trainer", trainer);
+    if (dev->allow_exec) /* an older sdtraind does not know the key */
+        json_add(&b, "allow_exec", json_true());
     json_add_text(&b, "metrics", metrics);
     return json_build_end(&b);
 }

@@ -38,6 +38,7 @@ typedef struct Dev {
     int client_port, peer_port;
     int n_nodes, n_slots, n_controllers;
     char alerts_file[PATH_MAX]; /* absolute path; empty: no alerts file */
+    bool allow_exec;            /* the nodes run programs of jobs of kind exec */
     DevProcess processes[DEV_PROCESSES_MAX];
     size_t n_processes;
 } Dev;

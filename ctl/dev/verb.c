@@ -216,6 +216,7 @@ static int start_all(Dev *dev, Error *err)
 typedef struct UpOptions {
     int nodes, slots, controllers; /* -1: not given */
     const char *alerts;
+    bool allow_exec;
 } UpOptions;
 
 #define OPTIONS_STRUCT UpOptions
@@ -224,10 +225,13 @@ static const CtlOption options[] = {
     {"slots", 0, "S", "of each node; 1 by default", TAKES_NUMBER(slots, 1, 64, "1 to 64 slots")},
     {"controllers", 0, "C", "1 by default", TAKES_NUMBER(controllers, 1, 7, "1 to 7 controllers")},
     {"alerts", 0, "FILE", "the leader notifies the sinks of this alerts file", TAKES(TEXT, alerts)},
+    {"allow-exec", 0, NULL,
+     "jobs may run programs; its etcd lets every user of this machine submit",
+     TAKES(NOTHING, allow_exec)},
 };
 const CtlOptions dev_up_options = CTL_OPTIONS(options, .nodes = -1, .slots = -1, .controllers = -1);
 
-/* Refuses an alerts file or counts that differ from those of the cluster that exists in the folder. */
+/* Refuses options with another alerts file or another count than the cluster that exists in the folder has. */
 static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, Error *err)
 {
     const UpOptions *o = arguments_own(a);
@@ -237,6 +241,13 @@ static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, E
                          "%s holds a cluster that notifies by %s; sdctl dev down first, or give "
                          "another --dir",
                          dev->folder, dev->alerts_file[0] ? dev->alerts_file : "no alerts file");
+    }
+    if (o->allow_exec && !dev->allow_exec) {
+        dev_close(dev);
+        return error_set(err, -EEXIST,
+                         "%s holds a cluster whose nodes run no programs; sdctl dev down first, or "
+                         "give another --dir",
+                         dev->folder);
     }
     if ((o->nodes < 0 || o->nodes == dev->n_nodes) && (o->slots < 0 || o->slots == dev->n_slots) &&
         (o->controllers < 0 || o->controllers == dev->n_controllers))
@@ -267,6 +278,7 @@ int dev_up(const Arguments *a)
                        o->controllers < 0 ? 1 : o->controllers, alerts_file, &dev, &err);
     if (r < 0)
         return ctl_fail(&err, r);
+    dev.allow_exec |= o->allow_exec;
     r = start_all(&dev, &err);
     if (r == 0)
         print_up(&dev);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checks.h - the checks of `sdctl doctor`. Each check adds rows to the table of findings.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: arguments are borrowed; findings are the caller's.
- * Units:     none.
  * Errors:    reported as findings.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -35,7 +34,7 @@ typedef struct Stores {
     StoreTry tries[RECORD_URIS_MAX];
     size_t n;
     size_t n_left_out;
-    bool has_files; /* a store that nodes share is a folder, so they need equal user ids */
+    bool has_files; /* a store that nodes share is a folder, so the nodes need equal user ids */
 } Stores;
 
 /* Collects the stores of the job, or with job NULL the stores of the cluster's jobs. */

@@ -3,10 +3,8 @@
  *
  * Equal findings at many places are one row, so that a thousand healthy nodes take one line.
  *
+ * Units: none. Errors: none. Threads: the main thread.
  * Ownership: findings_clear() frees the rows; texts that are added are copied.
- * Units:     none.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 

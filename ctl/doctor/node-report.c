@@ -37,6 +37,31 @@ static void read_peers(JsonReader *r, NodeReport *ret)
             json_refuse(r, "peers", "element %zu is neither a time nor an error", i);
 }
 
+static void read_programs(JsonReader *r, ProgramsReport *ret)
+{
+    enum { DEVICES_MAX = 256 };
+    json_t *any = NULL, *list = NULL;
+    if (!json_get_any(r, "programs", JSON_OPTIONAL, &any))
+        return;
+    JsonReader j = json_get_object(r, "programs", JSON_REQUIRED);
+    ret->has = true;
+    json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error));
+    if (!*ret->error) {
+        json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
+        json_get_text(&j, "closed_secrets", JSON_OPTIONAL, ret->closed_secrets,
+                      sizeof(ret->closed_secrets));
+        json_get_int(&j, "uid", JSON_REQUIRED, 0, UINT32_MAX, &ret->uid);
+        json_get_int(&j, "memlock_bytes", JSON_REQUIRED, -1, INT64_MAX, &ret->memlock_bytes);
+        json_get_int(&j, "nofile", JSON_REQUIRED, -1, INT64_MAX, &ret->nofile);
+        if (json_get_array(&j, "closed_devices", JSON_REQUIRED, DEVICES_MAX, &list))
+            ret->n_closed_devices = (int64_t)json_array_size(list);
+        const char *first = json_string_value(json_array_get(list, 0));
+        (void)snprintf(ret->closed_device, sizeof(ret->closed_device), "%.60s", first ? first : "");
+        printable_end(ret->closed_device);
+    }
+    (void)json_close(&j); /* the error is recorded in r */
+}
+
 void node_report_read(const char *text, NodeReport *ret)
 {
     _cleanup_json_ json_t *root = NULL;
@@ -59,6 +84,7 @@ void node_report_read(const char *text, NodeReport *ret)
         json_get_bool(&j, "synchronised", JSON_REQUIRED, &ret->synchronised);
         read_stores(&j, ret);
         read_peers(&j, ret);
+        read_programs(&j, &ret->programs);
         r = json_close(&j);
     }
     if (r < 0) {

@@ -18,10 +18,12 @@ enum {
 
 static const char node_check_name[] = "nodes", store_check[] = "stores", user_check[] = "user",
                   clock_check[] = "clock", limit_check[] = "limits", cgroup_check[] = "cgroups",
-                  network_check[] = "network", version_check[] = "versions";
+                  network_check[] = "network", version_check[] = "versions",
+                  program_check[] = "programs";
 
 typedef struct NodeQuery {
     const NodeRecord *node;
+    bool present;        /* the watch has shown the node's record */
     bool answered, went; /* went: the node's record vanished before an answer */
     uint64_t heard_usec; /* realtime: when the answer was seen */
     NodeReport report;
@@ -31,6 +33,7 @@ typedef struct NodeQueries {
     const char *cluster;
     NodeQuery *nodes; /* sorted by name, as in the model */
     size_t n, n_left;
+    bool is_listed; /* the watch has shown the present state */
     RequestRecord request;
     const NodeRecord *peers[RECORD_PEERS_MAX]; /* the nodes of request.peers */
     uint64_t sent_usec;                        /* realtime of the request */
@@ -58,24 +61,46 @@ static void take_answer(NodeQueries *asking, NodeQuery *one, const EtcdKeyValue 
     health_record_clear(&health);
 }
 
+static void note_gone(NodeQueries *asking, NodeQuery *one)
+{
+    if (one->answered || one->went)
+        return;
+    one->went = true;
+    asking->n_left--;
+}
+
+/* A record that was deleted between the read of the model and the start of the watch makes no event. */
+static void end_listing(NodeQueries *asking)
+{
+    if (asking->is_listed)
+        return;
+    asking->is_listed = true;
+    for (size_t i = 0; i < asking->n; i++)
+        if (!asking->nodes[i].present)
+            note_gone(asking, &asking->nodes[i]);
+}
+
 /* Handles an event; a node whose record was deleted is not waited for any longer. */
 static int on_record(const EtcdEvent *event, void *userdata)
 {
     NodeQueries *asking = userdata;
     KeyKind kind;
     const char *rest;
-    if (!event)
+    if (!event) {
+        end_listing(asking);
         return asking->n_left == 0;
+    }
     if (key_parse(asking->cluster, event->kv.key, &kind, &rest) < 0 ||
         (kind != KEY_HEALTH && kind != KEY_NODES))
         return 0;
     NodeQuery *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
-    if (!one || one->answered || one->went)
+    if (!one)
         return 0;
-    if (kind == KEY_HEALTH && event->kind == ETCD_EVENT_PUT)
+    one->present |= kind == KEY_NODES;
+    if (kind == KEY_NODES && event->kind == ETCD_EVENT_DELETE)
+        note_gone(asking, one);
+    else if (kind == KEY_HEALTH && event->kind == ETCD_EVENT_PUT && !one->answered && !one->went)
         take_answer(asking, one, &event->kv);
-    one->went = kind == KEY_NODES && event->kind == ETCD_EVENT_DELETE;
-    asking->n_left -= one->went;
     return 0;
 }
 
@@ -207,6 +232,49 @@ static void judge_limits(const NodeQuery *a, Findings *f)
                      "not in use: only process groups hold ranks together");
 }
 
+/* Checks the user, limits and devices of programs on a node that runs them (allow_exec). */
+static void judge_programs(const NodeQuery *a, Findings *f)
+{
+    const ProgramsReport *p = &a->report.programs;
+    const char *node = a->node->name;
+    const bool gpus = a->node->n_gpus > 0;
+    bool good = true;
+    if (!p->has)
+        return;
+    if (*p->error) {
+        findings_add(f, FINDING_WRONG, program_check, node,
+                     "systemctl status sdtrain-exec.socket 'sdtrain-exec@*' there",
+                     "cannot be started: %s", p->error);
+        return;
+    }
+    if (p->n_closed_devices > 0) {
+        good = false;
+        findings_add(f, gpus ? FINDING_WRONG : FINDING_NOTE, program_check, node,
+                     "add the user to their groups: usermod -aG video,render",
+                     "run as %s, who cannot open %lld devices, the first %s", p->user,
+                     (long long)p->n_closed_devices, p->closed_device);
+    }
+    if (*p->closed_secrets) {
+        good = false;
+        findings_add(f, FINDING_WRONG, program_check, node, "chgrp, chmod 0640",
+                     "run as %s, who cannot read %s (exec_secrets)", p->user, p->closed_secrets);
+    }
+    if (gpus && p->memlock_bytes >= 0 && p->memlock_bytes >> 20 < GPU_MEMLOCK_MIB) {
+        good = false;
+        findings_add(f, FINDING_WRONG, program_check, node,
+                     "LimitMEMLOCK=infinity in their unit, sdtrain-exec@.service",
+                     "%lld MiB of locked memory: too little for GPUs and RDMA",
+                     (long long)p->memlock_bytes >> 20);
+    }
+    if (p->uid == a->report.uid)
+        findings_add(f, FINDING_NOTE, program_check, node,
+                     "exec_user in sdtraind's settings, see docs/operating/programs.md",
+                     "run as %s, the user of sdtraind, and can read its keys", p->user);
+    else if (good)
+        findings_add(f, FINDING_OK, program_check, node, NULL, "run as %s (%lld), in units",
+                     *p->user ? p->user : "a user without a name", (long long)p->uid);
+}
+
 /* Adds a finding for each peer to which the node cannot connect. */
 static void judge_peers(const NodeQueries *asking, const NodeQuery *a, int64_t *longest_usec,
                         Findings *f)
@@ -224,8 +292,8 @@ static void judge_peers(const NodeQueries *asking, const NodeQuery *a, int64_t *
     }
 }
 
-/* Checks the node's clock. The node read it between sent_usec and heard_usec of this machine, so the error is the
- * distance from that interval. */
+/* Checks the node's clock. The node read its clock between sent_usec and heard_usec of this machine, so the error of
+ * the clock is the distance from that interval. */
 static void judge_clock(const NodeQueries *asking, const NodeQuery *a, Findings *f)
 {
     const double at = (double)a->report.at_usec, sent = (double)asking->sent_usec,
@@ -312,6 +380,7 @@ static void judge(const NodeQueries *asking, const Stores *stores, double timeou
         judge_user(a, uid, stores->has_files, f);
         judge_clock(asking, a, f);
         judge_limits(a, f);
+        judge_programs(a, f);
         judge_peers(asking, a, &longest_usec, f);
     }
     if (longest_usec > 0)

@@ -42,7 +42,7 @@ void stores_collect(const Model *m, const Job *given, Stores *ret)
         add_data(ret, given);
         return;
     }
-    for (int round = 0; round < 2; round++) /* the stores of checkpoints come first */
+    for (int round = 0; round < 2; round++) /* 0: stores of checkpoints; 1: stores of data */
         for (size_t i = 0; i < m->n_jobs; i++) {
             _cleanup_(job_freep) Job *job = NULL;
             Error ignored = ERROR_INIT;

@@ -14,7 +14,7 @@ static void note(int number) { received = number; }
 void interrupt_begin(void)
 {
     struct sigaction noted = {.sa_handler = note, .sa_flags = SA_RESTART};
-    /* Like sigaction() below, can fail only for a bad argument. */
+    /* sigemptyset() and sigaction() can fail only for a bad argument. */
     (void)sigemptyset(&noted.sa_mask);
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
         (void)sigaction(signals[i], &noted, &before[i]);

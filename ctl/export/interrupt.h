@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* interrupt.h - defers an operator's Ctrl-C in a verb that writes for a long time and must clean up before it ends.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: none; the state is global to the process.
- * Units:     none.
  * Errors:    interrupt_check(): -EINTR after a signal.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pipeline-configs.h - makes the JSON files of a pipeline folder for diffusers.
  *
+ * Units: none. Threads: any.
  * Ownership: texts are the caller's.
- * Units:     none.
  * Errors:    -EINVAL naming the source of a text that is not a JSON object.
- * Threads:   any.
  * Source:    diffusers 0.42: DiffusionPipeline.from_pretrained, DDIMScheduler.
  */
 #pragma once

@@ -265,7 +265,7 @@ static int write_configs(const Pipeline *p, Error *err)
 
 static int write_parts(const Pipeline *p, Error *err)
 {
-    /* The smallest files first, so that a missing file is found early. */
+    /* The smallest files are written first, so that a missing file is found early. */
     int r = write_tokenizer(p, err);
     if (r == 0)
         r = write_configs(p, err);

@@ -5,11 +5,10 @@
  * The folder is written under a temporary name in the same parent folder and renamed when it is complete, so the final
  * name never has an incomplete pipeline. A killed process leaves FOLDER.part-XXXXXX, which may be removed.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: everything is borrowed.
- * Units:     none.
  * Errors:    -EEXIST: the path exists; -EINVAL: the model does not fit (model-fit.h) or lacks a file; -ENOSPC: not
  *            enough room, found before anything is written; also the errors of weights.h and model-copy.h.
- * Threads:   the main thread.
  */
 #pragma once
 

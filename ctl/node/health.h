@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* health.h - requests that a node checks itself, and shows the results of its probes.
  *
+ * Units: seconds. Threads: the main thread.
  * Ownership: health_json() gives the caller a reference.
- * Units:     seconds.
  * Errors:    -ENOENT: the node does not exist or is not registered now; -ETIMEDOUT: the node did not answer.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -171,7 +171,7 @@ static void members_are_asked_one_by_one(void **state)
 
     testing_etcd_kill(server, leader);
     for (int i = 0; i < 20 && !sees_no_quorum(lab, endpoints); i++)
-        continue; /* each run of sdctl takes seconds */
+        continue; /* without a pause, because each run of sdctl takes seconds */
     assert_memory_equal(lab->out,
                         "! etcd has no quorum: 1 of 3 members answers, and sees no leader\n", 65);
     assert_contains(lab->out, "    start the others: until then nothing is decided");

@@ -554,7 +554,7 @@ static void nodes_are_cordoned_drained_and_freed(void **state)
     CtlLab *lab = *state;
     NodeRecord node = {.name = "n1", .machine_id = "1", .incarnation = 1, .n_slots = 2};
     CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
-    /* causes of other owners must stay, including fields of a later version */
+    /* causes of other owners must stay, with their fields of a later version */
     ctl_put_text(
         lab, KEY_CORDONS, "n1",
         "{\"v\":2,\"node\":\"n1\",\"later\":1,\"causes\":[{\"owner\":\"machine\",\"machine_id\":"
@@ -605,9 +605,11 @@ static void a_checkpoint_is_asked_for_and_awaited(void **state)
     _cleanup_free_ char *text = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
     assert_contains(text, "\"kind\":\"checkpoint\"");
     assert_contains(text, "\"target\":\"s\"");
-    CheckpointsRecord checkpoints = {
-        .commits = {{.step = 12, .generation = 2, .uri = "file:///x/step-12/manifest.json"}},
-        .n_commits = 1};
+    CheckpointsRecord checkpoints = {.commits = {{.step = 12,
+                                                  .generation = 2,
+                                                  .uri = "file:///x/step-12/manifest.json",
+                                                  .digest = {1, 2}}},
+                                     .n_commits = 1};
     CTL_PUT(lab, KEY_CHECKPOINTS, "s", checkpoints_record, checkpoints);
     assert_int_equal(ctl_finish(lab), 0);
     assert_contains(lab->out, "job s is saved at step 12, digest ");

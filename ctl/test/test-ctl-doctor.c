@@ -41,6 +41,7 @@ static void put_report(CtlLab *lab, const char *node, const char *id, const char
 }
 
 static const char *peers = ""; /* the list "peers" of the next reports */
+static const char *programs = "null";
 
 /* Returns a report as `sdtrainer doctor` prints it, with this list of stores. */
 static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
@@ -50,10 +51,10 @@ static const char *report(double clock_off_sec, int uid, int nofile, const char 
                    "{\"version\": \"%s\", \"uid\": %d, \"user\": \"sdtrain\", \"at_usec\": %llu,"
                    " \"shm_bytes\": 8589934592, \"memlock_bytes\": -1, \"nofile\": %d,"
                    " \"synchronised\": true, \"cgroup\": \"/sys/fs/cgroup/x\", \"stores\": [%s],"
-                   " \"peers\": [%s]}",
+                   " \"peers\": [%s], \"programs\": %s}",
                    SDTRAIN_VERSION, uid,
                    (unsigned long long)((double)clock_realtime_usec() + clock_off_sec * 1e6),
-                   nofile, stores, peers);
+                   nofile, stores, peers, programs);
     return text;
 }
 
@@ -147,11 +148,12 @@ static void what_differs_is_named(void **state)
     (void)snprintf(path, sizeof(path), "%s/saved/a", lab->folder);
     assert_int_equal(folder_make(path, NULL), 0);
 
-    ctl_begin(lab, "doctor -f %s/job.json --timeout 5 -o json", lab->folder);
+    ctl_begin(lab, "doctor -f %s/job.json --timeout 10 -o json", lab->folder);
     _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
     assert_contains(request, "/saved/a\",\"write\":true,\"marker\":\".sdtrain-doctor-");
     assert_contains(request, "/data\",\"write\":false,\"marker\":\"\"");
     const char *good = GOOD_STORE ", " GOOD_STORE;
+    ctl_remove(lab, KEY_NODES, "goes");
     put_report(lab, "blank", id, "{\"error\": \"\"}");
     put_report(lab, "clock", id, report(-90, 990, 65536, good));
     put_report(lab, "fine", id, report(0, 990, 65536, good));
@@ -167,7 +169,6 @@ static void what_differs_is_named(void **state)
                report(0, 990, 65536,
                       "{\"r\": -13, \"error\": \"not yours\\u001b[2J\"}, " GOOD_STORE));
     put_report(lab, "user", id, report(0, 991, 65536, good));
-    ctl_remove(lab, KEY_NODES, "goes");
     assert_int_equal(ctl_finish(lab), 1);
     _cleanup_json_ json_t *all = ctl_json(lab);
     assert_true(json_is_false(json_object_get(all, "ok")));
@@ -176,7 +177,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "lease_sec", "wrong", "lease", "5 s; the others have 10 s");
     ASSERT_FOUND(all, "lease_sec", "note", "old", "does not tell");
     ASSERT_FOUND(all, "lease_sec", "ok", "c1", "10 s");
-    ASSERT_FOUND(all, "nodes", "wrong", "mute", "does not answer within 5 s");
+    ASSERT_FOUND(all, "nodes", "wrong", "mute", "does not answer within 10 s");
     ASSERT_FOUND(all, "nodes", "wrong", "goes", "went away while it was asked");
     ASSERT_FOUND(all, "nodes", "wrong", "blank", "cannot look at itself: its report: version: ");
     ASSERT_FOUND(all, "nodes", "wrong", "liar", "cannot look at itself: its report: ");
@@ -211,7 +212,7 @@ static void stores_are_tried_from_here(void **state)
     ASSERT_FOUND(all, "nodes", "wrong", NULL, "there is none in cluster lab");
     json_decref(all);
     (void)snprintf(path, sizeof(path), "%s/saved", lab->folder);
-    /* Folders that sdctl made would have the wrong owner, so it must not make any. */
+    /* A folder that sdctl makes would have the wrong owner, so sdctl must not make folders. */
     assert_int_equal(access(path, F_OK), -1);
 
     ctl_write(lab, "saved", "a file");
@@ -343,6 +344,52 @@ static void ways_that_are_closed_are_named(void **state)
     assert_contains(lab->out, "4: cannot look at itself: its report: peers: element 0 is neither");
 }
 
+/* A node that runs programs of others reports as whom, and what they cannot use. */
+static void as_whom_programs_run_is_reported(void **state)
+{
+    static const struct {
+        const char *report, *state, *wanted;
+    } cases[] = {
+        {"{\"uid\": 991, \"user\": \"progs\", \"memlock_bytes\": -1, \"nofile\": 9, "
+         "\"closed_devices\": []}",
+         "ok", "run as progs (991), in units"},
+        {"{\"uid\": 990, \"user\": \"sdtrain\", \"memlock_bytes\": -1, \"nofile\": 9, "
+         "\"closed_devices\": []}",
+         "note", "run as sdtrain, the user of sdtraind, and can read its keys"},
+        {"{\"error\": \"/run/x: No such file or directory\"}", "wrong",
+         "cannot be started: /run/x: No such file or directory"},
+        {"{\"uid\": 991, \"user\": \"progs\", \"memlock_bytes\": -1, \"nofile\": 9, "
+         "\"closed_secrets\": \"/etc/s\", \"closed_devices\": []}",
+         "wrong", "run as progs, who cannot read /etc/s (exec_secrets)"},
+        {"{\"uid\": 991, \"user\": \"progs\", \"memlock_bytes\": -1, \"nofile\": 9, "
+         "\"closed_devices\": [\"/dev/nvidia0\", \"/dev/nvidia1\"]}",
+         "note", "run as progs, who cannot open 2 devices, the first /dev/nvidia0"},
+    };
+    CtlLab *lab = *state;
+    char id[64];
+    put_leader(lab, "1", "c1", 10);
+    for (size_t i = 0; i <= ELEMENTSOF(cases); i++) {
+        const char name[2] = {(char)('0' + i)};
+        put_node(lab, name, 10, FEATURE_DOCTOR);
+    }
+    ctl_begin(lab, "doctor --timeout 60 -o json");
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    for (size_t i = 0; i <= ELEMENTSOF(cases); i++) {
+        const char name[2] = {(char)('0' + i)};
+        programs = i < ELEMENTSOF(cases) ? cases[i].report : "7";
+        put_report(lab, name, id, report(0, 990, 65536, ""));
+    }
+    programs = "null";
+    assert_int_equal(ctl_finish(lab), 1);
+    _cleanup_json_ json_t *all = json_loads(lab->out, 0, NULL);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        const char name[2] = {(char)('0' + i)};
+        ASSERT_FOUND(all, "programs", cases[i].state, name, cases[i].wanted);
+    }
+    const char bad[2] = {(char)('0' + ELEMENTSOF(cases))};
+    ASSERT_FOUND(all, "nodes", "wrong", bad, "its report: programs: ");
+}
+
 /* Runs the compaction check with a limit of 3 revisions and returns its findings as JSON, which the caller frees. */
 static char *look_at_compaction(CtlLab *lab, int64_t revision)
 {
@@ -387,6 +434,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_differs_is_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(stores_are_tried_from_here, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(ways_that_are_closed_are_named, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(as_whom_programs_run_is_reported, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(a_nodes_own_folder_is_tried_there, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(room_for_checkpoints_is_a_row, ctl_setup, ctl_teardown),

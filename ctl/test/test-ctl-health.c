@@ -169,8 +169,8 @@ static void put_machine(CtlLab *lab, const char *name, const char *machine_id)
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
 
-/* A quarantine belongs to a machine. Another machine that gets the node's name is not checked and does not end it. The
- * quarantined machine is checked under its new name, and the quarantine under the old name ends. */
+/* A quarantine belongs to a machine. Another machine that gets the node's name is not checked and does not end the
+ * quarantine. The quarantined machine is checked under its new name, and the quarantine under the old name ends. */
 static void a_quarantine_is_of_its_machine(void **state)
 {
     CtlLab *lab = *state;

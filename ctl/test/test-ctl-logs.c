@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/test/testing.h"
+#include "cluster/log-records.h"
 #include "ctl/test/testing-ctl.h"
 
 #include <signal.h>

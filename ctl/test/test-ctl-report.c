@@ -185,7 +185,7 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "http://"));
     assert_null(strstr(page, "https://"));
     assert_null(strstr(page, "The same job, run alone"));
-    /* 16 samples per step, with steps of 2 s, 0.5 s and 0.25 s */
+    /* A step has 16 samples. Steps of 2 s, 0.5 s and 0.25 s train 8, 32 and 64 samples a second. */
     assert_contains(page, "Samples/s");
     assert_contains(page, "8,0,0.125,8,1,0.1;9,0,0.1111,32,1,0.1;");
     assert_contains(page, "20,0,0.05,64,1,0.1;");

@@ -184,7 +184,7 @@ static void cost_is_shown_where_there_are_prices(void **state)
                                   .lost = 5250000}};
     CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
-    /* The job is at step 12 of 100, and trains half a second per step and 32 samples a second. */
+    /* The job is at step 12 of 100. A step takes half a second, and the job trains 32 samples a second. */
     assert_contains(lab->out, "  cost $1,234, of it $5.25 lost to failures; $0.8800 to the end\n"
                               "    $72.00 an hour, $10.00 per 1,000 steps, $625,000 per epoch of "
                               "1e9 samples\n");
@@ -258,7 +258,7 @@ static void tables_fit_the_terminal(void **state)
     assert_contains(lab->out, "waits for job first");
     assert_contains(lab->out, "n3 is cordoned");
     for (char *line = lab->out, *end; (end = strchr(line, '\n')); line = end + 1)
-        assert_true(end - line <= 90 + 1 + 9); /* plus CR and colour sequences */
+        assert_true(end - line <= 90 + 1 + 9); /* 90 columns, CR, colour sequences */
 
     assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
     assert_int_equal(ctl_run_on_terminal(lab, 400, "job list"), 0);

@@ -183,7 +183,7 @@ static int start(void **state)
 static int stop(void **state)
 {
     CtlLab *lab = *state;
-    /* In case a failed test left a cluster. */
+    /* Stops the cluster that a failed test may have left. */
     (void)ctl_run(lab, "dev down --dir %s/c", lab->folder);
     *state = ctl_lab_stop(lab);
     return 0;

@@ -75,7 +75,7 @@ static void columns_and_breaks(_unused_ void **state)
     assert_string_equal(cells_break(text, 8), " three");
     assert_string_equal(cells_break(text, 20), "");
     assert_string_equal(cells_break("onetwothree", 3), "twothree");
-    assert_string_equal(cells_break("日本", 1), "本"); /* takes at least one letter */
+    assert_string_equal(cells_break("日本", 1), "本"); /* at least one letter is taken */
     char small[4] = "";
     at = 0;
     /* cells_put() never writes beyond the buffer. */
@@ -261,7 +261,8 @@ static void a_terminal_is_filled_and_given_back(void **state)
     assert_int_equal(tcgetattr(t.fd, &within), 0);
     assert_int_equal(within.c_lflag & (ECHO | ICANON), 0);
     ctl_put_phase(lab, "b", PHASE_RUNNING, "2 ranks, 4 wanted: needs a slot");
-    terminal_wait(&t, "2 ranks, 4 wanted: needs a slot"); /* received through the watch */
+    terminal_wait(&t,
+                  "2 ranks, 4 wanted: needs a slot"); /* the new phase arrived through the watch */
 
     const struct winsize small = {.ws_row = 12, .ws_col = 60};
     terminal_forget(&t);

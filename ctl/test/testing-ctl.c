@@ -178,7 +178,7 @@ int ctl_finish(CtlLab *lab)
     return WEXITSTATUS(status);
 }
 
-/* Returns the output on the terminal, until the last process that has it open has ended. */
+/* Reads the terminal's output until the last process that has the terminal open has ended. */
 static char *read_terminal(int master)
 {
     size_t used = 0;

@@ -24,13 +24,13 @@ static bool is_in(uint32_t code, const Range *ranges, size_t n)
     return false;
 }
 
-/* Letters of two cells. Source: Unicode's EastAsianWidth.txt; these blocks contain its classes W and F. */
+/* Letters that take two cells. Source: Unicode's EastAsianWidth.txt; these blocks contain its classes W and F. */
 static const Range wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},
                              {0xa960, 0xa97c},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
                              {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
                              {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1faff},
                              {0x20000, 0x3fffd}};
-/* Letters of no cell: combining marks, joiners and selectors. */
+/* Characters that take no cell: combining marks, joiners and selectors. */
 static const Range narrow[] = {{0x300, 0x36f},   {0x200b, 0x200d}, {0x20d0, 0x20ff},
                                {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0100, 0xe01ef}};
 /* Control characters, and characters that change the writing direction of the rest of the line. */

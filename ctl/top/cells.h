@@ -4,10 +4,9 @@
  * Texts may come from any writer of records. Control characters, marks that change the writing direction, and bytes
  * that are not UTF-8 become '?'. A letter that takes two cells is never cut in half.
  *
+ * Errors: none. Threads: any.
  * Ownership: texts are the caller's; a result is written to a buffer of the caller.
  * Units:     cells of a terminal; sizes are bytes.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

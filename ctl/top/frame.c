@@ -38,7 +38,7 @@ static void draw_text(Frame *f, int columns, Tone tone, const char *format, ...)
     (void)cells_put(add_line(f, tone)->text, FRAME_LINE_BYTES, &at, text, columns);
 }
 
-/* Draws text in at most two lines. The first begins with the mark, the second with blanks. */
+/* Draws text in at most two lines. The first line begins with the mark, the second line with blanks. */
 static void draw_wrapped(Frame *f, int columns, Tone tone, const char *mark, const char *text)
 {
     const int indent = cells_width(mark);
@@ -212,7 +212,7 @@ static void fill_cells(const FrameInput *in, const ModelJob *job, Cell cells[COL
         short_money(cost.spent, cells[COST]);
 }
 
-/* Writes a note about the job, the most serious fact first; "" if there is none. */
+/* Writes the most serious fact about the job; "" if there is nothing to report. */
 static void draw_note(const FrameInput *in, const ModelJob *job, char *ret, size_t size)
 {
     char span[SPAN_TEXT_BYTES], reason[MODEL_REASON_BYTES];
@@ -369,7 +369,7 @@ static void make_closed(const FrameInput *in, int columns, Frame *f)
 
 /* ---- the frame ---- */
 
-/* Copies a section after an empty line. If it does not fit, its last line tells how many lines are missing. */
+/* Copies a section after an empty line. If the section does not fit, its last line tells how many lines are missing. */
 static void put_section(Frame *to, const Frame *from, size_t room, int columns, const char *more)
 {
     if (from->n == 0 || room < 2)

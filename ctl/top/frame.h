@@ -2,11 +2,10 @@
 /* frame.h - makes the lines of text that `sdctl top` shows: the cluster, jobs, faults with advice, nodes that get no
  * ranks.
  *
+ * Errors: none. Threads: the main thread.
  * Ownership: frame_make() fills the caller's Frame; frame_clear() accepts a zeroed Frame. A FrameInput borrows its
  *            pointers.
  * Units:     cells and lines of a terminal; *_usec is CLOCK_REALTIME microseconds.
- * Errors:    none.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -30,7 +29,7 @@ typedef struct Frame {
 typedef struct FrameInput {
     const Model *model;
     const Members *members; /* NULL: not known yet */
-    uint64_t silent_usec;   /* since when etcd does not answer; 0: etcd answers */
+    uint64_t silent_usec;   /* time at which etcd stopped answering; 0: etcd answers */
     uint64_t now_usec;
 } FrameInput;
 

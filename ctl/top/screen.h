@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* screen.h - full-screen use of a terminal: the alternate screen, the terminal's size, keys without echo.
  *
+ * Units: cells and lines. Threads: the main thread.
  * Ownership: screen_enter() changes the terminal, screen_leave() restores it; both may be called repeatedly.
- * Units:     cells and lines.
  * Errors:    none: if the terminal is closed, the process receives SIGHUP.
- * Threads:   the main thread.
  */
 #pragma once
 

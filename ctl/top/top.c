@@ -20,7 +20,7 @@ typedef struct Top {
     Members members;
     Screen screen;
     sd_event_source *timer;
-    /* When the screen was last drawn and the members were last asked, in CLOCK_BOOTTIME; 0: never. */
+    /* Times of the last drawing and of the last request to the members, in CLOCK_BOOTTIME; 0: none yet. */
     uint64_t drawn_usec, asked_usec;
     int signal; /* the signal that ends sdctl; 0: none */
 } Top;

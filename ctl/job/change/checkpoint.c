@@ -5,6 +5,7 @@
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
+#include "ctl/print.h"
 
 #include <string.h>
 
@@ -106,7 +107,8 @@ int job_checkpoint(const Arguments *a)
     if (r != COMMITTED)
         return fail(&ask, timeout_sec, r, &err);
     char digest[HASH_TEXT_BYTES];
-    printf("job %s is saved at step %lld, digest %s\n  %s\n", ask.name, (long long)ask.commit.step,
-           hash_format(ask.commit.digest, digest), ask.commit.uri);
+    const char *text = print_digest(ask.commit.digest, digest);
+    printf("job %s is saved at step %lld%s%s\n  %s\n", ask.name, (long long)ask.commit.step,
+           text ? ", digest " : "", text ? text : "", ask.commit.uri);
     return CTL_DONE;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recover.c - `sdctl job recover`: requests that the leader resumes a job whose record of checkpoints is lost or is
- * refused by the leader. The job resumes from the manifest that is named, or else from the newest manifest of its own
- * in its checkpoint folder. */
+ * refused by the leader. The job resumes from the manifest that is named, or else from the newest of the job's own
+ * manifests in its checkpoint folder. */
 #include "base/json/json.h"
 #include "cluster/request.h"
 #include "ctl/arguments.h"
@@ -16,14 +16,17 @@
 enum { WAIT_SEC = 30 };
 
 typedef struct RecoverOptions {
+    int step;           /* -1: not given */
     double timeout_sec; /* < 0: not given */
 } RecoverOptions;
 
 #define OPTIONS_STRUCT RecoverOptions
 static const CtlOption options[] = {
+    {"step", 0, "N", "the step of a program's checkpoint, which only the program can read",
+     TAKES_NUMBER(step, 0, INT32_MAX, "a number of steps")},
     OPTION_TIMEOUT,
 };
-const CtlOptions job_recover_options = CTL_OPTIONS(options, .timeout_sec = -1);
+const CtlOptions job_recover_options = CTL_OPTIONS(options, .step = -1, .timeout_sec = -1);
 
 /* Makes the manifest's URI. A name without '/' at its begin and without "://", such as "step-...", is in the job's
  * checkpoint folder; everything else is an absolute path or a URI. */
@@ -76,10 +79,45 @@ static int read_manifest(const char *uri, CheckpointCommit *ret, Error *err)
     return json_close(&j);
 }
 
+/* Nobody but the program can read its checkpoints, so a person says of which step one is. */
+static int name_checkpoint(const Job *spec, const char *uri, int step, CheckpointCommit *ret,
+                           Error *err)
+{
+    if (step < 0)
+        return error_set(err, -EINVAL,
+                         "job %s is a program: --step N says of which step the checkpoint is",
+                         spec->name);
+    if (!job_exec_may_register(spec, uri))
+        return error_set(err, -EINVAL, "%.100s: outside of the job's checkpoint.uri (%s)", uri,
+                         spec->checkpoint.uri ? spec->checkpoint.uri : "there is none");
+    if (snprintf(ret->uri, sizeof(ret->uri), "%s", uri) >= (int)sizeof(ret->uri))
+        return error_set(err, -EINVAL, "%.60s... is too long", uri);
+    ret->step = step;
+    ret->hash = hash_bytes(uri, strlen(uri));
+    return 0;
+}
+
+static int name_commit(const ModelJob *job, const Arguments *a, CheckpointCommit *ret, Error *err)
+{
+    const RecoverOptions *o = arguments_own(a);
+    char uri[RECORD_URI_MAX + 1];
+    _cleanup_(job_freep) Job *spec = NULL;
+    if (!a->second)
+        return 0;
+    int r = job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
+    if (r < 0)
+        return r;
+    if (spec->kind == JOB_EXEC)
+        return name_checkpoint(spec, a->second, o->step, ret, err);
+    if (o->step >= 0)
+        return error_set(err, -EINVAL, "--step: the manifest says of which step it is");
+    r = name_manifest(job, a->second, uri, sizeof(uri), err);
+    return r < 0 ? r : read_manifest(uri, ret, err);
+}
+
 static int begin(CtlClient *client, const Arguments *a, RequestRecord *request, Error *err)
 {
     ModelJob *job;
-    char uri[RECORD_URI_MAX + 1];
     _cleanup_(model_freep) Model *now = NULL;
     int r = model_read(client, &now, err);
     if (r == 0)
@@ -87,10 +125,8 @@ static int begin(CtlClient *client, const Arguments *a, RequestRecord *request, 
     if (r == 0 && !job->has_spec)
         r = error_set(err, -ENOENT, "job %s has no spec: sdctl job start -f FILE gives it back",
                       a->operand);
-    if (r == 0 && a->second)
-        r = name_manifest(job, a->second, uri, sizeof(uri), err);
-    if (r == 0 && a->second)
-        r = read_manifest(uri, &request->commit, err);
+    if (r == 0)
+        r = name_commit(job, a, &request->commit, err);
     if (r < 0)
         return r;
     memcpy(request->submission, job->spec.submission, sizeof(request->submission));

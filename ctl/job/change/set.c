@@ -53,8 +53,19 @@ static int put_desired(CtlClient *client, const ModelJob *job, const DesiredReco
     const EtcdCompare unchanged = {.key = key,
                                    .target = ETCD_MOD_REVISION,
                                    .equals = job->desired_revision};
-    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
-    return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
+    /* The leader removes all other records of a deleted job, but has no right to the programs. */
+    char program[KEY_MAX];
+    const EtcdOp ops[] = {
+        {.kind = ETCD_PUT, .key = key, .value = text},
+        {.kind = ETCD_DELETE, .key = key_of(client->cluster, KEY_PROGRAMS, job->name, program)},
+    };
+    const bool forgets = desired->state == DESIRED_DELETED && model_is_program(job);
+    int r = client_txn(client, &unchanged, 1, ops, forgets ? 2 : 1, ret_done, err);
+    if (!forgets || r != -EACCES)
+        return r;
+    (void)fprintf(stderr, "sdctl: note: programs/%s stays: %s\n", job->name, err->text);
+    *err = ERROR_INIT;
+    return client_txn(client, &unchanged, 1, ops, 1, ret_done, err);
 }
 
 /* Refuses a change if the present records cannot be read, because a later version wrote them or they are damaged. */
@@ -135,10 +146,15 @@ static int resize(const ModelJob *job, const DesiredWish *wish, DesiredRecord *d
     _cleanup_(job_freep) Job *spec = NULL;
     int r = refuse_ended(job, err);
     if (r == 0)
-        r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
+        r = job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
     if (r < 0)
         return r;
-    if (wish->world > spec->train.n_grains)
+    if (spec->kind == JOB_EXEC && wish->world % spec->world.per_node != 0)
+        return error_set(err, -EINVAL,
+                         "--world %d: each node of job %s gives %d ranks (world.per_node), so the "
+                         "number must be a multiple of that",
+                         wish->world, job->name, spec->world.per_node);
+    if (spec->kind == JOB_TRAIN && wish->world > spec->train.n_grains)
         return error_set(err, -EINVAL,
                          "--world %d: a step of job %s has %lld grains, so it runs on %lld ranks "
                          "at most",
@@ -163,7 +179,7 @@ static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, Desired
                   Error *err)
 {
     desired->state = DESIRED_DELETED;
-    if (model_has_lost_spec(job)) /* a job without its spec cannot be stopped before */
+    if (model_has_lost_spec(job)) /* without its spec the job cannot be stopped first */
         return job->has_foreign_spec ? refuse_lost(job, err) : 0;
     if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
         return 0;
@@ -171,7 +187,7 @@ static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, Desired
                      job_phase_name(model_phase(job)), job->name);
 }
 
-/* Starts an ended job again. It keeps its history: the next world resumes at the newest commit. */
+/* Starts an ended job again. The job keeps its history: the next world resumes at the newest commit. */
 static int start_again(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired,
                        Error *err)
 {

@@ -2,10 +2,9 @@
 /* logs-lines.h - assembles and prints the log lines of ranks, from files of this machine or from bytes that the caller
  * passes.
  *
+ * Units: bytes. Threads: the main thread.
  * Ownership: log_lines_clear() frees the ranks of a LogLines and accepts a zeroed LogLines.
- * Units:     bytes.
  * Errors:    none: a file that cannot be read has no lines.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -33,7 +33,7 @@ typedef struct Reader {
     LogWanted wanted;
     ReaderState state;
     char id[LOG_ID_MAX + 1];
-    LogRequestRecord ask;
+    LogRequestRecord request;
     bool answered; /* the node has answered at least once */
     /* shown[i]: a part of the log of place i in the request was shown. elsewhere[i]: another node shows this log. */
     bool shown[RECORD_SLOTS_MAX], elsewhere[RECORD_SLOTS_MAX];
@@ -138,9 +138,9 @@ static void reader_put(Reader *reader)
     size_t n_asked = 0;
     for (size_t i = 0; i < all->n; i++)
         n_asked += all->of[i]->state == READER_REQUESTS || all->of[i]->state == READER_RECEIVES;
-    reader->ask.pause_usec =
+    reader->request.pause_usec =
         (int64_t)(MAX((size_t)PAUSE_MSEC, n_asked * PAUSE_NODE_MSEC) * USEC_PER_MSEC);
-    _cleanup_free_ char *value = log_request_record_encode(&reader->ask, NULL);
+    _cleanup_free_ char *value = log_request_record_encode(&reader->request, NULL);
     const EtcdOp op = {.kind = ETCD_PUT,
                        .key = key_of_reader(reader, KEY_ASKS, key),
                        .value = value,
@@ -168,7 +168,7 @@ static void set_deadline(Reader *reader, uint64_t now)
 static void reader_go_on(Reader *reader)
 {
     const uint64_t now = clock_boottime_usec();
-    reader->ask.seq++;
+    reader->request.seq++;
     set_deadline(reader, now);
     if (has_budget(reader->all, now)) {
         reader_put(reader);
@@ -182,16 +182,16 @@ static void reader_go_on(Reader *reader)
  * reported. Returns NULL if the rank was not requested or there are too many ranks. */
 static LogPlace *place_of(Reader *reader, int rank)
 {
-    LogRequestRecord *ask = &reader->ask;
-    for (size_t i = 0; i < ask->n_places; i++)
-        if (ask->places[i].rank == rank)
-            return &ask->places[i];
-    if (reader->wanted.n_ranks > 0 || ask->n_places == RECORD_SLOTS_MAX)
+    LogRequestRecord *request = &reader->request;
+    for (size_t i = 0; i < request->n_places; i++)
+        if (request->places[i].rank == rank)
+            return &request->places[i];
+    if (reader->wanted.n_ranks > 0 || request->n_places == RECORD_SLOTS_MAX)
         return NULL;
-    if (!ask->places)
-        ask->places = memory_zeroed(RECORD_SLOTS_MAX, sizeof(ask->places[0]));
-    ask->places[ask->n_places].rank = rank;
-    return &ask->places[ask->n_places++];
+    if (!request->places)
+        request->places = memory_zeroed(RECORD_SLOTS_MAX, sizeof(request->places[0]));
+    request->places[request->n_places].rank = rank;
+    return &request->places[request->n_places++];
 }
 
 /* Tells whether another node shows the same log. Nodes may share a folder of logs; then each node reports all ranks. */
@@ -199,9 +199,9 @@ static bool is_shown_elsewhere(const Reader *reader, const LogPlace *next)
 {
     const LogReaders *all = reader->all;
     for (size_t i = 0; i < all->n; i++)
-        for (size_t k = 0; all->of[i] != reader && k < all->of[i]->ask.n_places; k++)
-            if (all->of[i]->shown[k] && all->of[i]->ask.places[k].rank == next->rank &&
-                all->of[i]->ask.places[k].file == next->file)
+        for (size_t k = 0; all->of[i] != reader && k < all->of[i]->request.n_places; k++)
+            if (all->of[i]->shown[k] && all->of[i]->request.places[k].rank == next->rank &&
+                all->of[i]->request.places[k].file == next->file)
                 return true;
     return false;
 }
@@ -212,7 +212,7 @@ static void show_part(Reader *reader, const LogPart *part, const char *text)
     LogPlace *place = place_of(reader, part->next.rank);
     if (!place)
         return; /* the rank was not requested */
-    const size_t at = (size_t)(place - reader->ask.places);
+    const size_t at = (size_t)(place - reader->request.places);
     bool *shown = &reader->shown[at];
     if (!*shown && !part->missing && part->next.file != 0 &&
         is_shown_elsewhere(reader, &part->next))
@@ -220,7 +220,7 @@ static void show_part(Reader *reader, const LogPart *part, const char *text)
     *place = part->next;
     if (reader->elsewhere[at])
         return;
-    if (part->missing && !reader->ask.follow && !*shown)
+    if (part->missing && !reader->request.follow && !*shown)
         events->missing(events->userdata, place->rank, &reader->wanted);
     if (part->skipped > 0)
         events->skipped(events->userdata, place->rank, part->skipped, !*shown, &reader->wanted);
@@ -233,7 +233,7 @@ static void reader_take(Reader *reader, const LogLinesRecord *lines)
 {
     LogReaders *all = reader->all;
     const char *text = lines->text;
-    if (reader->state == READER_OVER || lines->seq != reader->ask.seq)
+    if (reader->state == READER_OVER || lines->seq != reader->request.seq)
         return; /* the answer belongs to an earlier request */
     if (*lines->refused) {
         reader_end(reader, lines->refused);
@@ -245,7 +245,7 @@ static void reader_take(Reader *reader, const LogLinesRecord *lines)
         text += lines->parts[i].bytes;
     }
     all->budget_bytes -= text - lines->text + RECORDS_BYTES;
-    if (lines->end && reader->ask.n_places == 0)
+    if (lines->end && reader->request.n_places == 0)
         all->events.missing(all->events.userdata, -1, &reader->wanted);
     if (!lines->end) {
         reader_go_on(reader);
@@ -288,7 +288,7 @@ static void on_lines(const EtcdEvent *events, size_t n_events, _unused_ int64_t 
 static Reader *reader_free(Reader *reader)
 {
     reader->call = etcd_call_free(reader->call);
-    log_request_record_clear(&reader->ask);
+    log_request_record_clear(&reader->request);
     free(reader);
     return NULL;
 }
@@ -317,16 +317,16 @@ void log_readers_add(LogReaders *all, int64_t generation, const LogWanted *wante
     Reader *reader = memory_new(Reader);
     *reader = (Reader){.all = all, .wanted = *wanted};
     (void)snprintf(reader->id, sizeof(reader->id), "%s-%u", all->name, ++all->n_made);
-    reader->ask = (LogRequestRecord){.generation = generation,
-                                     .seq = 1,
-                                     .follow = wanted->follow,
-                                     .tail_bytes = wanted->tail_bytes,
-                                     .n_places = n};
-    memcpy(reader->ask.job, all->job, sizeof(all->job));
+    reader->request = (LogRequestRecord){.generation = generation,
+                                         .seq = 1,
+                                         .follow = wanted->follow,
+                                         .tail_bytes = wanted->tail_bytes,
+                                         .n_places = n};
+    memcpy(reader->request.job, all->job, sizeof(all->job));
     if (n > 0)
-        reader->ask.places = memory_zeroed(n, sizeof(reader->ask.places[0]));
+        reader->request.places = memory_zeroed(n, sizeof(reader->request.places[0]));
     for (size_t i = 0; i < n; i++)
-        reader->ask.places[i].rank = wanted->ranks[i];
+        reader->request.places[i].rank = wanted->ranks[i];
     all->of = memory_grow(all->of, all->n, &all->size, sizeof(all->of[0]));
     all->of[all->n++] = reader;
 }
@@ -341,9 +341,9 @@ void log_readers_finish(LogReaders *all)
 {
     for (size_t i = 0; i < all->n; i++) {
         Reader *reader = all->of[i];
-        if (reader->state == READER_OVER || !reader->ask.follow)
+        if (reader->state == READER_OVER || !reader->request.follow)
             continue;
-        reader->ask.follow = false;
+        reader->request.follow = false;
         if (reader->state != READER_WAITS)
             reader_go_on(reader);
     }
@@ -388,7 +388,8 @@ void log_readers_tick(LogReaders *all)
         if (gap_usec > STOOD_STILL_MSEC * USEC_PER_MSEC)
             reader->deadline_usec += gap_usec;
         const bool waits = reader->state == READER_RECEIVES || reader->state == READER_REQUESTS;
-        if (waits && (!reader->answered || !reader->ask.follow) && now > reader->deadline_usec) {
+        if (waits && (!reader->answered || !reader->request.follow) &&
+            now > reader->deadline_usec) {
             char why[64];
             (void)snprintf(why, sizeof(why), "it does not answer within %d s",
                            LOG_READERS_ANSWER_SEC);

@@ -5,14 +5,14 @@
  * time; then the request is written again with the position after the shown bytes. When sdctl ends or is killed, its
  * lease ends, and etcd deletes the requests.
  *
+ * Units: microseconds, bytes. Threads: the main thread.
  * Ownership: log_readers_new() gives the caller a LogReaders, which borrows the client. log_readers_free() accepts
  *            NULL.
- * Units:     microseconds, bytes.
  * Errors:    an error of one node is reported by the callback `failed` as a text; the other nodes continue.
- * Threads:   the main thread.
  */
 #pragma once
 
+#include "cluster/log-records.h"
 #include "ctl/client.h"
 
 typedef struct LogReaders LogReaders;
@@ -39,14 +39,14 @@ typedef struct LogWanted {
 
 typedef struct LogReadersEvents {
     void *userdata;
-    /* Passes bytes that the rank has printed, in order. They are UTF-8 without control characters, if the node is
+    /* Passes bytes that the rank has printed, in order. The bytes are UTF-8 without control characters, if the node is
      * honest. */
     void (*text)(void *userdata, int rank, const char *text, size_t n);
-    /* `bytes` bytes were omitted; first: they are older than everything shown. */
+    /* `bytes` bytes were omitted; first: the omitted bytes are older than all bytes that were passed on. */
     void (*skipped)(void *userdata, int rank, int64_t bytes, bool first, const LogWanted *wanted);
     /* The node has no log of this rank, or with rank -1 no log of any rank. */
     void (*missing)(void *userdata, int rank, const LogWanted *wanted);
-    /* The node is no longer read, for the reason why. */
+    /* The node is no longer read; `why` is the reason as text. */
     void (*failed)(void *userdata, const LogWanted *wanted, const char *why);
 } LogReadersEvents;
 
@@ -56,15 +56,17 @@ int log_readers_new(CtlClient *client, const char *job, const LogReadersEvents *
 LogReaders *log_readers_free(LogReaders *readers);
 DEFINE_CLEANUP(LogReaders, log_readers_free)
 
-/* Adds a node. Nodes are read in the order of addition, at_once of them at the same time. */
+/* Adds a node. Nodes are read in the order of addition. */
 void log_readers_add(LogReaders *readers, int64_t generation, const LogWanted *wanted);
+/* Starts reading. At most at_once nodes are read at the same time. */
 void log_readers_start(LogReaders *readers, size_t at_once);
 /* Stops following: each log is read to its present end. */
 void log_readers_finish(LogReaders *readers);
-bool log_readers_busy(const LogReaders *readers); /* a node has not been read to its end */
+/* Tells whether the logs of at least one node have not been read to their end. */
+bool log_readers_busy(const LogReaders *readers);
 /* Stops reading a node that is gone. */
 void log_readers_forget(LogReaders *readers, const char *node);
-/* Stops reading all nodes and removes them. */
+/* Stops reading all nodes and removes the nodes from `readers`. */
 void log_readers_stop(LogReaders *readers);
 /* Handles deadlines, pauses and retries. To be called several times a second. */
 void log_readers_tick(LogReaders *readers);

@@ -23,7 +23,7 @@ enum {
     RANKS_UNASKED = 16,    /* --all is needed to show more ranks than this */
     TAIL_ONE = 256 * 1024, /* bytes of the remote log, if only one rank is shown */
     TAIL_SOME = 64 * 1024, /* bytes of each remote log, if at most RANKS_UNASKED ranks are shown */
-    TAIL_MANY = 8 * 1024,  /* bytes of each remote log, if more ranks are shown */
+    TAIL_MANY = 8 * 1024,  /* bytes of each remote log, if more than RANKS_UNASKED are shown */
     FOLLOWED_MAX = LOG_READERS_AT_ONCE,
 };
 
@@ -60,12 +60,12 @@ typedef struct Logs {
     bool follows; /* new lines may still arrive */
     LogLines lines;
     LogReaders *readers; /* NULL: no log of a daemon is needed, or no daemon can be asked */
-    /* Why no daemon can be asked for logs; empty: the reason was printed already, or daemons can be asked. */
+    /* The reason that no daemon can be asked for logs; empty: the reason was printed, or daemons can be asked. */
     char denied[256];
     bool cannot_ask;
     Followed followed[FOLLOWED_MAX];
     size_t n_followed;
-    /* There is a new generation, which is shown at this time at the latest; 0: there is none. */
+    /* Latest time at which the output changes to the new generation; 0: there is no new generation. */
     uint64_t moves_usec;
     int n_shown, n_failed;
     bool closed;
@@ -101,8 +101,8 @@ static bool can_request(const Logs *l, const char *node)
     return l->readers && record && node_knows(record, FEATURE_LOGS);
 }
 
-/* Finds the path of a rank's log if it can be read here. This can fail although the boot id is the same, because
- * containers of one machine have different files. */
+/* Finds the path of a rank's log if this process can read the log. This can fail although the boot id is the same,
+ * because containers of one machine have different files. */
 static bool find_file(const Logs *l, const char *node, int rank, char *ret, size_t size)
 {
     char log_dir[512];
@@ -378,7 +378,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
     return model_has_ended(job) ? 1 : 0;
 }
 
-/* Changes to the new generation: the old logs are read to their end, or the time limit has passed. */
+/* Changes to the new generation. Called when the old logs are read to their end, or the time limit has passed. */
 static void move_on(Logs *l)
 {
     Error err = ERROR_INIT;
@@ -494,7 +494,7 @@ static int show_all(Logs *l, Error *err)
     int r = 0;
     log_lines_show_old(&l->lines);
     log_lines_show(&l->lines, !l->follows);
-    if (l->readers) /* nodes are read one after another, if the nodes' ranks are known */
+    if (l->readers) /* unless new lines may arrive, nodes with known ranks are read one after another */
         log_readers_start(l->readers, l->follows || l->is_past ? LOG_READERS_AT_ONCE : 1);
     if (l->follows)
         r = follow(l, err);

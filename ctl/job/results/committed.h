@@ -2,10 +2,9 @@
 /* committed.h - reads the metrics of a job's history from the objects that the newest committed checkpoint lists. The
  * hash of each object is checked before use.
  *
+ * Units: steps. Threads: the main thread.
  * Ownership: the arrays of CommittedMetrics are the caller's to free().
- * Units:     steps.
  * Errors:    -EHOSTUNREACH: the store does not answer; -ENOMEM.
- * Threads:   the main thread.
  * Source:    docs/reference/manifest.md.
  */
 #pragma once
@@ -15,7 +14,7 @@
 typedef struct MetricsLine {
     int64_t step;
     double loss, lr, grad_norm; /* NAN: the line has no such value */
-    double sec; /* duration of the step, or the mean of the steps around it; NAN: unknown */
+    double sec; /* duration of the step, or the mean duration of neighbouring steps; NAN: unknown */
 } MetricsLine;
 
 typedef struct CommittedMetrics {

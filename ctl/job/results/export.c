@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { CHECKPOINTS_MAX = 4 }; /* attempts, each with the newest checkpoint */
+enum { CHECKPOINTS_MAX = 4 }; /* limit of attempts; each attempt exports the newest checkpoint */
 
 typedef struct ExportOptions {
     const char *out, *pipeline, *model;
@@ -74,6 +74,8 @@ static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job
     int r = model_open(&a->client, ret_model, err);
     if (r == 0)
         r = model_find_job(*ret_model, a->operand, ret_job, err);
+    if (r == 0)
+        r = model_refuse_program(*ret_job, err);
     if (r < 0)
         return r;
     const CheckpointCommit *commit = checkpoints_latest(&(*ret_job)->checkpoints);

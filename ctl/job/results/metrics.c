@@ -207,6 +207,8 @@ static int print_metrics(const Arguments *a, JobMetrics *m, Error *err)
         if (r < 0)
             return r;
         const ModelJob *job = model_job(m->model, m->name);
+        if ((r = model_refuse_program(job, err)) < 0)
+            return r;
         const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
         if (first) {
             m->global_batch = samples_of_a_step(job);

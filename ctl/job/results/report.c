@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    /* With more steps, each point is a bucket of steps, drawn as a range. */
+    /* With more steps than this, each point is a bucket of steps, drawn as a range. */
     POINTS_MAX = 800,
     GRID_BYTES_MAX = 32 << 20, /* twice the size of a grid of sixteen images of 768 pixels */
     STORE_SEC = 20,            /* time limit of a request to a store */
@@ -28,7 +28,7 @@ typedef struct Gathered {
     const Model *model;
     const ModelJob *job;
     Job *spec;
-    CommittedMetrics metrics; /* if it has no lines, note has the reason */
+    CommittedMetrics metrics; /* if the metrics have no lines, `note` has the reason */
     char note[700];
     ReportPoint *points;
     size_t n_points;
@@ -248,6 +248,8 @@ int job_report(const Arguments *a)
         r = model_open(&a->client, &model, &err);
     if (r == 0)
         r = model_find_job(model, a->operand, &job, &err);
+    if (r == 0)
+        r = model_refuse_program(job, &err);
     if (r == 0)
         r = job_parse(a->operand, job->spec.spec, strlen(job->spec.spec), &g.spec, &err);
     if (r < 0)

@@ -91,6 +91,8 @@ int job_sample(const Arguments *a)
     int r = model_open(&a->client, &model, &err);
     if (r == 0)
         r = model_find_job(model, a->operand, &job, &err);
+    if (r == 0)
+        r = model_refuse_program(job, &err);
     if (r == 0 && !checkpoints_latest(&job->checkpoints))
         r = error_set(&err, -ENOENT,
                       "job %s has no checkpoint yet; sdctl job checkpoint %s has it save one",

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* edit.h - changes keys of a job file from the command line: `job start --set KEY=VALUE --name NAME`.
  *
+ * Units: none. Threads: any.
  * Ownership: job_edit() gives the caller a text to free.
- * Units:     none.
  * Errors:    -EINVAL with "--set KEY=VALUE: what is wrong"; the meaning of keys is checked by job_parse() afterwards.
- * Threads:   any.
  */
 #pragma once
 

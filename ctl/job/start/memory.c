@@ -54,8 +54,9 @@ static bool any_lost(const Model *model)
 }
 
 /* Checks whether any world from min to max fits into the nodes. A rank of a larger world never needs more memory than
- * a rank of a smaller world. So a world between two planned sizes can fit only if the nodes can hold as
- * many ranks as the smaller size has, each with the memory that a rank of the larger size needs. */
+ * a rank of a smaller world. So a world between two planned sizes has at least the smaller size's number of
+ * ranks, and each rank needs at least the memory of a rank of the larger size. If the nodes cannot hold this, no such
+ * world fits. */
 int job_memory_check(const JobMemory *memory, const char *source, const Model *model, Error *err)
 {
     if (memory->n == 0 || model->n_nodes == 0 || any_lost(model))

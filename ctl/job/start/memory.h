@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - the memory that a job's ranks will need, and whether the known nodes have enough.
  *
+ * Units: bytes. Threads: any; no state.
  * Ownership: a JobMemory has no pointers; the caller owns it.
- * Units:     bytes.
  * Errors:    -ENOSPC: the nodes have too little memory; else the errors of memory-plan.h.
- * Threads:   any; no state.
  */
 #pragma once
 

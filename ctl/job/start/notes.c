@@ -274,7 +274,7 @@ static void print_whole(const Job *job, const Model *model, const Prices *prices
 
 /* ---- memory ---- */
 
-/* If ranks in all slots of a node need a larger share of its memory, a note is printed. */
+/* A note is printed if ranks in all slots of a node need more than this percentage of the node's memory. */
 enum { TIGHT_PERCENT = 80 };
 
 static bool is_tight(const JobMemory *memory, const Model *model)

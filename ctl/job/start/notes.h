@@ -2,10 +2,8 @@
 /* notes.h - prints notes about a job that `sdctl job start` accepts: one line for each fact that may surprise the user
  * later. Notes never refuse a job.
  *
- * Ownership: borrows all.
- * Units:     none.
+ * Ownership: borrows all. Units: none. Threads: the main thread.
  * Errors:    none: unknown facts are not printed.
- * Threads:   the main thread.
  */
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "ctl/job/start/edit.h"
 #include "ctl/job/start/memory.h"
 #include "ctl/job/start/notes.h"
+#include "ctl/job/start/program.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch/watch.h"
 #include "ctl/model.h"
@@ -15,6 +16,7 @@
 #include "ctl/waiting.h"
 #include "data/dataset-look.h"
 #include "data/index-open.h"
+#include "protocol/channel.h"
 #include "protocol/owner.h"
 #include "store/access-check.h"
 #include "store/store.h"
@@ -310,7 +312,11 @@ static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *
         r = job_edit(file, text, &o->sets, o->name, &d->text, err);
     }
     if (r == 0)
-        r = job_parse(file, d->text, strlen(d->text), &d->job, err);
+        r = job_parse_any(file, d->text, strlen(d->text), &d->job, err);
+    if (r == 0)
+        r = channel_check_spec(file, d->text, err);
+    if (r == 0 && d->job->kind == JOB_EXEC)
+        return program_check(file, d->job, d->resume, err);
     Waiting *waiting = waiting_begin("the stores that the job names");
     if (r == 0)
         r = check_data(d, err);
@@ -346,7 +352,10 @@ static int check_others(const JobDraft *d, const Model *model, Error *err)
         _cleanup_(job_freep) Job *spec = NULL;
         Error ignored = ERROR_INIT; /* the leader reports errors of that job */
         if (!other->has_spec || strcmp(other->name, d->job->name) == 0 ||
-            job_parse(other->name, other->spec.spec, strlen(other->spec.spec), &spec, &ignored) < 0)
+            job_parse_any(other->name, other->spec.spec, strlen(other->spec.spec), &spec,
+                          &ignored) < 0)
+            continue;
+        if (!spec->checkpoint.uri || !d->job->checkpoint.uri)
             continue;
         if (!model_has_ended(other) && same_place(spec->checkpoint.uri, d->job->checkpoint.uri))
             return error_set(err, -EEXIST, "%s: checkpoint.uri: job %s, which is %s, saves to %s",
@@ -368,11 +377,11 @@ static int check_room(const JobDraft *d, const Model *model, Error *err)
                      model->cluster, c.jobs, c.ended, c.max_jobs);
 }
 
-/* Writes the lost spec again. It gets the job's old submission id, so that the job keeps its history. */
+/* Writes the lost spec again. The spec gets the job's old submission id, so that the job keeps its history. */
 static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Error *err)
 {
     const ModelJob *job = d->given_back;
-    char key[KEY_MAX], guard[KEY_MAX];
+    char key[KEY_MAX], guard[KEY_MAX], program_key[KEY_MAX];
     bool done;
     const char *submission = job->phase.submission[0]   ? job->phase.submission
                              : job->world.submission[0] ? job->world.submission
@@ -380,13 +389,22 @@ static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Err
     if (submission[0])
         memcpy(spec->submission, submission, sizeof(spec->submission));
     _cleanup_free_ char *text = spec_record_encode(spec, NULL);
+    _cleanup_free_ char *program = program_encode(d->text, spec);
+    const bool has_program = d->job->kind == JOB_EXEC;
     const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),
                                    .target = ETCD_MOD_REVISION,
                                    .equals = job->spec_revision};
-    const EtcdOp put = {.kind = ETCD_PUT,
-                        .key = key_of(client->cluster, KEY_SPECS, job->name, key),
-                        .value = text};
-    int r = client_txn(client, &unchanged, 1, &put, 1, &done, err);
+    const EtcdOp puts[] = {
+        {.kind = ETCD_PUT,
+         .key = key_of(client->cluster, KEY_SPECS, job->name, key),
+         .value = text},
+        {.kind = ETCD_PUT,
+         .key = key_of(client->cluster, KEY_PROGRAMS, job->name, program_key),
+         .value = program},
+    };
+    int r = client_txn(client, &unchanged, 1, puts, has_program ? 2 : 1, &done, err);
+    if (has_program)
+        r = program_explain(d->source, r, err);
     return r < 0 || done
                ? r
                : error_set(err, -EAGAIN, "specs/%s was changed meanwhile; try again", job->name);
@@ -418,8 +436,12 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
     if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
                          (int)sizeof(spec.resume_uri))
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
+    const bool has_program = job->kind == JOB_EXEC;
+    if (has_program)
+        spec.program = hash_bytes(d->text, strlen(d->text));
     if (d->given_back)
         return give_back(client, d, &spec, err);
+    _cleanup_free_ char *program = program_encode(d->text, &spec);
     _cleanup_free_ char *spec_text = spec_record_encode(&spec, NULL);
     _cleanup_free_ char *desired_text = desired_record_encode(&desired, NULL);
 
@@ -430,10 +452,16 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
         is_free[i] = (EtcdCompare){.key = key_of(client->cluster, kinds[i], job->name, keys[i]),
                                    .target = ETCD_CREATE_REVISION,
                                    .equals = 0};
+    char program_key[KEY_MAX];
     const EtcdOp puts[] = {{.kind = ETCD_PUT, .key = keys[0], .value = spec_text},
-                           {.kind = ETCD_PUT, .key = keys[1], .value = desired_text}};
+                           {.kind = ETCD_PUT, .key = keys[1], .value = desired_text},
+                           {.kind = ETCD_PUT,
+                            .key = key_of(client->cluster, KEY_PROGRAMS, job->name, program_key),
+                            .value = program}};
     bool done;
-    r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
+    r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, has_program ? 3 : 2, &done, err);
+    if (has_program)
+        r = program_explain(d->source, r, err);
     if (r < 0 || done)
         return r;
     return refuse_taken(d, err);
@@ -446,8 +474,9 @@ static int known_slots(const Model *model, const Job *job)
     int slots = 0;
     for (size_t i = 0; i < model->n_nodes; i++) {
         const NodeRecord *node = &model->nodes[i];
-        int n =
-            job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+        int n = job->kind == JOB_EXEC                  ? program_slots_of(node, job)
+                : job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus)
+                                                       : node->n_slots;
         slots += model_is_admitted(model, node) ? n : 0;
     }
     /* A lost node may return with any number of slots. */
@@ -465,6 +494,8 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
     const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
     if (o->queue || min <= slots)
         return 0;
+    if (d->job->kind == JOB_EXEC)
+        return program_check_slots(d->source, d->job, slots, err);
     if (gpu && slots == 0)
         return error_set(err, -ENOSPC,
                          "%s: train.device: \"cuda\" needs %d slot%s that %s a GPU, and no node "
@@ -555,6 +586,8 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
         r = check_others(d, model, err);
     if (r == 0)
         r = check_room(d, model, err);
+    if (r == 0 && d->job->kind == JOB_EXEC)
+        r = program_check_leave(d->source, d->job, model, err);
     if (r == 0)
         r = check_slots(d, model, a, err);
     if (r == 0 && !o->queue)
@@ -565,6 +598,10 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
 static void print_submitted(const JobDraft *d, const Model *model, const char *how)
 {
     const Job *job = d->job;
+    if (job->kind == JOB_EXEC) {
+        program_print(job, how);
+        return;
+    }
     printf("job %s %s: %lld steps of %lld samples on %d to %d ranks\n", job->name, how,
            (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
            job->world.max);
@@ -600,6 +637,8 @@ static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *
     if (r < 0)
         return r;
     print_submitted(d, model, "would be submitted");
+    if (d->job->kind == JOB_EXEC)
+        program_print_environment(d->job);
     printf(alone ? "the file is good; no etcd is named, so the cluster was not asked\n"
                  : "nothing was submitted (--dry-run)\n");
     return 0;

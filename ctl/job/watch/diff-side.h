@@ -5,10 +5,9 @@
  * names may have changed since. Without a checkpoint, the identity is computed as a rank computes it, from the files
  * that the job names.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: diff_side_read() fills a DiffSide; diff_side_clear() frees it, also after an error.
- * Units:     none.
  * Errors:    -errno if nothing could be read. If only a part could not be read, notes have the reason.
- * Threads:   the main thread.
  */
 #pragma once
 
@@ -20,8 +19,8 @@ enum { DIFF_NOTES_MAX = 4 };
 typedef struct DiffSide {
     const char *name; /* as given on the command line; borrowed */
     json_t *file;     /* the job file, flat (json_flat()); NULL: a manifest has none */
-    json_t *terms;    /* from job_terms_parse(); NULL: an older version wrote only their hash */
-    json_t *data;     /* terms of the data, flat; NULL: only the hash is known, or nothing */
+    json_t *terms;    /* from job_terms_parse(); NULL: an older version wrote only a hash */
+    json_t *data;     /* terms of the data, flat; NULL: at most their hash is known */
     json_t *computes; /* numerics and algorithms, flat; NULL: no rank has reported them */
     Hash identity, digest;
     bool has_identity, has_digest;

@@ -43,8 +43,8 @@ static void add_known(void *context, const char *key, const json_t *a, const jso
         add_row(context, key, a, b);
 }
 
-/* Adds a row unless a missing hash means "unknown", which is so on a side without an identity. With an identity, a
- * missing hash means that there was nothing to hash. */
+/* Adds a row unless a value is unknown. A value that is missing on a side without an identity is unknown. On a side
+ * with an identity, a missing hash means that there was nothing to hash. */
 static void add_term(void *context, const char *key, const json_t *a, const json_t *b)
 {
     const Diff *d = context;
@@ -62,8 +62,8 @@ static bool has_row(const Diff *d, const char *key)
     return false;
 }
 
-/* Tells whether a key of the file needs no row, because the terms cover it with defaults filled in, or because it makes
- * no difference between two jobs. */
+/* Tells whether a key of the file needs no row, because the terms cover it with defaults filled in, or because the
+ * key makes no difference between two jobs. */
 static bool is_reported(const Diff *d, const char *key)
 {
     static const char *const parts[] = {"train.ema", "train.noise_schedule", "train.optimizer",

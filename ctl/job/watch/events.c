@@ -56,11 +56,12 @@ static void add_incident(json_t *events, const IncidentRecord *n)
 
 static void add_commit(json_t *events, const CheckpointCommit *c)
 {
-    char digest[HASH_TEXT_BYTES];
-    (void)hash_format(c->digest, digest);
+    char text[HASH_TEXT_BYTES];
+    const char *digest = print_digest(c->digest, text);
     add(events, c->at_usec, "checkpoint", c->generation, c->step,
-        json_pack("{s:s, s:s, s:b}", "uri", c->uri, "digest", digest, "struck_out", c->struck_out),
-        "%sdigest %s, %s", c->struck_out ? "struck out, " : "", digest, c->uri);
+        json_pack("{s:s, s:s?, s:b}", "uri", c->uri, "digest", digest, "struck_out", c->struck_out),
+        "%s%s%s%s%s", c->struck_out ? "struck out, " : "", digest ? "digest " : "",
+        digest ? digest : "", digest ? ", " : "", c->uri);
 }
 
 /* Adds the newest request of an operator. Earlier requests are shown in the reasons of their worlds. */

@@ -36,7 +36,7 @@ int job_show(const Arguments *a)
         make_harmless(text);
     if (fwrite(text, 1, strlen(text), stdout) < strlen(text) || fflush(stdout) != 0)
         return ctl_fail(&err, error_errno(&err, -errno, "cannot write"));
-    if (*job->spec.resume_uri) /* the option is not in the file */
+    if (*job->spec.resume_uri) /* --resume is not part of the job file */
         fprintf(stderr, "sdctl: it was started with --resume %s\n", job->spec.resume_uri);
     return CTL_DONE;
 }

@@ -61,7 +61,12 @@ static void print_incident(const IncidentRecord *n)
 static void print_progress(json_t *j)
 {
     char span[SPAN_TEXT_BYTES];
-    printf("  step %lld of %lld", json_count(j, "step"), json_count(j, "steps"));
+    const int64_t step = json_count(j, "step"), steps = json_count(j, "steps");
+    if (step == 0 && steps == 0)
+        return; /* a program that reports no steps */
+    printf("  step %lld", (long long)step);
+    if (steps > 0)
+        printf(" of %lld", (long long)steps);
     if (json_has_number(j, "loss"))
         printf(", loss %.5f", json_number(j, "loss"));
     if (json_has_number(j, "samples_per_s"))
@@ -178,8 +183,9 @@ static void print_job(const Model *m, const ModelJob *job)
         printf("\n");
     }
     if (json_is_object(checkpoint))
-        printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
-               json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+        printf("  checkpoint of step %lld%s%s\n    %s\n", json_count(checkpoint, "step"),
+               *json_text(checkpoint, "digest") ? ", digest " : "", json_text(checkpoint, "digest"),
+               json_text(checkpoint, "uri"));
     if (*json_text(checkpoint, "plans"))
         printf("    computed by the plan set %s\n", json_text(checkpoint, "plans"));
     print_cost(job);
@@ -236,7 +242,12 @@ static void add_line(Table *t, json_t *j)
     table_add(t, paint_of(json_text(j, "phase")), "%s", json_text(j, "phase"));
     table_add(t, PAINT_NONE, "%s", age);
     table_add(t, PAINT_NONE, "%lld", json_count(json_object_get(j, "world"), "size"));
-    table_add(t, PAINT_NONE, "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_count(j, "steps") > 0)
+        table_add(t, PAINT_NONE, "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
+    else if (json_count(j, "step") > 0)
+        table_add(t, PAINT_NONE, "%lld", json_count(j, "step"));
+    else
+        table_add(t, PAINT_NONE, "-");
     if (json_has_number(j, "samples_per_s"))
         table_add(t, PAINT_NONE, "%.1f", json_number(j, "samples_per_s"));
     else

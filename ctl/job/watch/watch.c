@@ -9,6 +9,7 @@
 #include "ctl/print.h"
 #include "ctl/suggestion.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -123,12 +124,18 @@ static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
         n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "  saved %lld", (long long)saved->step);
     if (p->unsaved_since_usec && model_progress(job))
         n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "  UNSAVED");
-    if (model_phase(job) == PHASE_RUNNING && job->has_progress && p->step_sec > 0)
-        (void)snprintf(line + n, LINE_MAX_BYTES - n,
-                       "  loss %.5f  %.1f samples/s  %d rank%s  ETA %s", p->loss,
-                       p->samples_per_sec, job->world.size, job->world.size == 1 ? "" : "s",
-                       span_text((double)(p->steps - step) * p->step_sec, left));
-    else if (*job->phase.reason && !model_has_ended(job))
+    if (model_phase(job) == PHASE_RUNNING && job->has_progress && p->step_sec > 0) {
+        char loss[48] = "", rate[48] = ""; /* a program need not report them */
+        if (isfinite(p->loss))
+            (void)snprintf(loss, sizeof(loss), "  loss %.5f", p->loss);
+        if (isfinite(p->samples_per_sec))
+            (void)snprintf(rate, sizeof(rate), "  %.1f samples/s", p->samples_per_sec);
+        (void)snprintf(line + n, LINE_MAX_BYTES - n, "%s%s  %d rank%s%s%s", loss, rate,
+                       job->world.size, job->world.size == 1 ? "" : "s",
+                       p->steps > 0 ? "  ETA " : "",
+                       p->steps > 0 ? span_text((double)(p->steps - step) * p->step_sec, left)
+                                    : "");
+    } else if (*job->phase.reason && !model_has_ended(job))
         (void)snprintf(line + n, LINE_MAX_BYTES - n, "  %s", job->phase.reason);
 }
 
@@ -199,8 +206,9 @@ static void print_end(const View *v)
         printf(": %s", p->reason);
     printf("\n");
     if (saved)
-        printf("checkpoint of step %lld, digest %s\n  %s\n", (long long)saved->step,
-               hash_format(saved->digest, digest), saved->uri);
+        printf("checkpoint of step %lld%s%s\n  %s\n", (long long)saved->step,
+               print_digest(saved->digest, digest) ? ", digest " : "",
+               print_digest(saved->digest, digest) ? digest : "", saved->uri);
 }
 
 int job_watch(const ClientOptions *options, const char *name)

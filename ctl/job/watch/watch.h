@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h - the live view of one job.
  *
+ * Units: none. Threads: the main thread.
  * Ownership: the options are borrowed.
- * Units:     none.
  * Errors:    an exit code (CtlExit), after printing the error on standard error.
- * Threads:   the main thread.
  */
 #pragma once
 

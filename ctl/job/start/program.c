@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* program.c - see program.h. */
+#include "ctl/job/start/program.h"
+
+#include "base/json/json.h"
+#include "base/macro.h"
+#include "base/memory.h"
+#include "protocol/exec-variables.h"
+
+#include <string.h>
+
+int program_check(const char *source, const Job *job, const char *resume, Error *err)
+{
+    const char *uri = job->checkpoint.uri;
+    if (resume)
+        return error_set(
+            err, -EINVAL,
+            "--resume: a program finds its checkpoint by itself (SDTRAIN_CHECKPOINT, or "
+            "its own folder)");
+    if (uri && *uri != '/' && !strstr(uri, "://"))
+        return error_set(err, -EINVAL,
+                         "%s: checkpoint.uri: \"%s\" is relative; ranks run elsewhere, so give an "
+                         "absolute path or a URI",
+                         source, uri);
+    return 0;
+}
+
+int program_check_leave(const char *source, const Job *job, const Model *model, Error *err)
+{
+    const char *settings = model->n_candidates ? model->candidates[0].record.settings : "";
+    _cleanup_json_ json_t *json = json_loads(settings, JSON_REJECT_DUPLICATES, NULL);
+    const json_int_t usec = json_integer_value(json_object_get(json, "leave_deadline_usec"));
+    if (usec == 0 || job->exec.leave_sec <= usec / (json_int_t)USEC_PER_SEC)
+        return 0; /* an older leader does not report its settings */
+    return error_set(err, -EINVAL,
+                     "%s: exec.leave_s: %d is longer than the %lld s that the controllers wait for "
+                     "a world to leave (leave_deadline_sec)",
+                     source, job->exec.leave_sec, (long long)(usec / (json_int_t)USEC_PER_SEC));
+}
+
+char *program_encode(const char *text, const SpecRecord *spec)
+{
+    ProgramRecord record = {.file = (char *)text};
+    memcpy(record.submission, spec->submission, sizeof(record.submission));
+    memcpy(record.by, spec->by, sizeof(record.by));
+    return program_record_encode(&record, NULL);
+}
+
+int program_slots_of(const NodeRecord *node, const Job *job)
+{
+    const int n =
+        job->exec.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+    const bool runs_programs = node_knows(node, FEATURE_PROGRAMS);
+    return runs_programs && n >= job->world.per_node ? job->world.per_node : 0;
+}
+
+int program_check_slots(const char *source, const Job *job, int slots, Error *err)
+{
+    const int min = job->world.min, per_node = job->world.per_node;
+    if (min <= slots)
+        return 0;
+    if (slots == 0)
+        return error_set(err, -ENOSPC,
+                         "%s: world.per_node: no node that is known runs programs (allow_exec) and "
+                         "has %d slot%s%s; --queue submits it all the same",
+                         source, per_node, per_node == 1 ? "" : "s",
+                         job->exec.device == JOB_DEVICE_CUDA ? " with a GPU" : "");
+    return error_set(
+        err, -ENOSPC,
+        "%s: world.min: %d ranks are needed at least, and the nodes that are known and "
+        "run programs (allow_exec) have %d at %d per node; --queue submits it all the "
+        "same",
+        source, min, slots, per_node);
+}
+
+int program_explain(const char *source, int r, Error *err)
+{
+    return r == -EACCES ? error_prefix(err, r,
+                                       "%s: kind: \"exec\" runs a program, which etcd permits "
+                                       "this user only with etcd-roles --programs",
+                                       source)
+                        : r;
+}
+
+void program_print(const Job *job, const char *how)
+{
+    printf("job %s %s: %s", job->name, how, job->exec.command[0]);
+    if (job->exec.command[1])
+        printf(" %s%s", job->exec.command[1], job->exec.command[2] ? " ..." : "");
+    printf(" on %d to %d ranks, %d per node", job->world.min, job->world.max, job->world.per_node);
+    if (job->exec.steps > 0)
+        printf(", %lld steps", (long long)job->exec.steps);
+    printf("\n");
+}
+
+/* Returns "<GPU>,<GPU>", of so many. */
+static char *gpus_of(int n)
+{
+    char *text = memory_text("<GPU>");
+    for (int i = 1; i < n; i++) {
+        char *longer = memory_format("%s,<GPU>", text);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* Returns a list "NAME=***" that ends with NULL. */
+static char **masked(char *const *names)
+{
+    size_t n = 0;
+    while (names && names[n])
+        n++;
+    char **list = memory_zeroed(n + 1, sizeof(*list));
+    for (size_t i = 0; i < n; i++)
+        list[i] = memory_format("%s=***", names[i]);
+    return list;
+}
+
+void program_print_environment(const Job *job)
+{
+    char *const user[] = {"HOME=<home of the node's user>", "USER=<the node's user>",
+                          "LOGNAME=<the node's user>", NULL};
+    const int per_node = job->world.per_node;
+    const bool has_gpus = job->exec.device == JOB_DEVICE_CUDA;
+    _cleanup_free_ char *gpus = has_gpus ? gpus_of(job->exec.own_gpu ? 1 : per_node) : NULL;
+    const ExecRank rank = {.world_size = job->world.max,
+                           .per_node = per_node,
+                           .n_nodes = job->world.max / per_node,
+                           .generation = 1,
+                           .node = "<node>",
+                           .submission = "<submission>",
+                           .gpus = gpus,
+                           .folder = "<folder of the rank>",
+                           .tmp = "<folder of the world on this node>",
+                           .checkpoint = ""};
+    ExecValues values;
+    exec_values_new(job, &rank, &values);
+    exec_values_set(&values, EXEC_MASTER_ADDR, memory_text("<address of the node>"));
+    exec_values_set(&values, EXEC_MASTER_PORT, memory_text("<port>"));
+    char **secrets = masked(job->exec.secrets);
+    char **environment = exec_environment_new(job, &values, user, secrets);
+    char **command = exec_arguments_new(job->exec.command, &values);
+    printf("rank 0 of %d would run, in %s:\n ", job->world.max, job->exec.dir);
+    for (char **one = command; *one; one++)
+        printf(" %s", *one);
+    printf("\nwith trainer_environment of its node, and\n");
+    for (char **one = environment; *one; one++)
+        printf("  %s\n", *one);
+    exec_environment_free(command);
+    exec_environment_free(environment);
+    exec_environment_free(secrets);
+    exec_values_clear(&values);
+}
