@@ -14,8 +14,8 @@ STEP_GRAINS = 6  # over three ranks: two grains of 0.1 s each
 
 
 @contextlib.contextmanager
-def machines(name, pace=True):
-    """A cluster of three nodes that trains a job of 0.2 s steps, and a function that waits until it does again."""
+def lab_of_machines():
+    """A lab, and the module tests/chaos/machines.py."""
     os.environ.update(SDTRAIN_BIN=BIN, SDTRAIN_SOURCE=ROOT)
     sys.path[:0] = [os.path.join(ROOT, "tests/chaos"), os.path.join(ROOT, "tests/system")]
     import lab as system
@@ -26,6 +26,15 @@ def machines(name, pace=True):
         raise SystemExit("ops/bench: " + reason)
     lab = system.Lab()
     try:
+        yield lab, chaos
+    finally:
+        lab.close()
+
+
+@contextlib.contextmanager
+def machines(name, pace=True):
+    """A cluster of three nodes that trains a job of 0.2 s steps, and a function that waits until it does again."""
+    with lab_of_machines() as (lab, chaos):
         lab.data("data", 96)
         cluster = chaos.Machines(lab, **({} if pace else {"pace": None}))
         job = lab.job(name, world={"min": 1, "max": 3}, train__steps=1000000, train__global_batch=STEP_GRAINS,
@@ -40,8 +49,6 @@ def machines(name, pace=True):
             return chaos.until(look, "steps of %s" % name, 120)
         trains()
         yield cluster, job, trains
-    finally:
-        lab.close()
 
 
 def node_of(records, job, rank):

@@ -21,7 +21,8 @@ MODULE = os.path.join(BUILD, "cuda/libsdtrain-cuda.so")  # where it is built
 sys.path.insert(0, os.path.join(SOURCE, "tests/system"))
 import dataset  # noqa: E402
 
-PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
+PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdtrain-exec": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
+EXEC_UNITS = ("sdtrain-exec.socket", "sdtrain-exec@.service", "sdtrain-exec.slice")
 
 
 def run(*words, check=True, **more):
@@ -68,13 +69,17 @@ class Package(unittest.TestCase):
         for program, component in PROGRAMS.items():
             files = self.files["sdtrain-" + component]
             self.assertIn("/usr/bin/" + program, files)
-            section = "8" if component in ("node", "controller") and program != "sdtrainer" else "1"
+            section = "8" if component in ("node", "controller") and program not in ("sdtrainer", "sdtrain-exec") else "1"
             self.assertIn("/usr/share/man/man%s/%s.%s.gz" % (section, program, section), files)
         for daemon in ("sdtraind", "sdcontroller"):
             files = self.files["sdtrain-" + PROGRAMS[daemon]]
             for path in ("/usr/lib/systemd/system/%s.service", "/etc/sdtrain/%s.json", "/usr/share/man/man5/%s.json.5.gz"):
                 self.assertIn(path % daemon, files)
             self.assertEqual(files["/etc/sdtrain/%s.credentials" % daemon][0], "drwx------", "secrets are root's")
+        for unit in EXEC_UNITS:
+            self.assertIn("/usr/lib/systemd/system/" + unit, self.files["sdtrain-node"])
+        for name in ("sdtrain-exec", "sdtrain-groups"):
+            self.assertIn("/usr/lib/sysusers.d/%s.conf" % name, self.files["sdtrain-node"])
         for path in ("/usr/lib/sysusers.d/sdtrain.conf", "/usr/lib/tmpfiles.d/sdtrain.conf",
                      "/usr/lib/systemd/catalog/sdtrain.catalog", "/usr/share/man/man5/sdtrain-job.5.gz",
                      *("/usr/share/man/man7/sdtrain%s.7.gz" % page for page in ("", "-metrics", "-records")),
@@ -207,7 +212,8 @@ class Package(unittest.TestCase):
                 run("sh", "-n", script)
         self.assertGreaterEqual(n, 8)
         scripts = "".join(read(path) for path in glob.glob(os.path.join(self.control["sdtrain-node"], "p*")))
-        self.assertNotRegex(re.sub(r'echo ".*"|#.*', "", scripts), "restart|stop|start ", "ranks outlive an upgrade")
+        self.assertNotRegex(re.sub(r'echo ".*"|#.*|stop sdtrain-exec.slice sdtrain.slice', "", scripts), "restart|stop|start ",
+                            "ranks outlive an upgrade")
 
     def test_units(self):
         units = os.path.join(self.tree, "usr/lib/systemd/system")
@@ -223,26 +229,55 @@ class Package(unittest.TestCase):
         drain = int(re.search(r"drain-sec .*\((\d+)\)", run(os.path.join(BIN, "sdtraind"), "--help")).group(1))
         self.assertGreater(int(re.search(r"\nTimeoutStopSec=(\d+)\n", daemon).group(1)), drain + 10)
         # The exposure that systemd computes, times ten: what must hold for the controller, what the daemon reaches.
-        for unit, threshold in (("sdcontroller", 30), ("sdtraind", 30)):
+        for unit, threshold in (("sdcontroller.service", 30), ("sdtraind.service", 30), ("sdtrain-exec@.service", 65)):
             code, text = run("systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=%d" % threshold,
-                             os.path.join(units, unit + ".service"), check=False)
+                             os.path.join(units, unit), check=False)
             self.assertEqual(code, 0, text)
             self.assertNotIn("Unknown", text)
 
     def test_units_say_what_systemd_knows(self):
         """Words that this systemd does not know it ignores with a message."""
         units = os.path.join(self.tree, "usr/lib/systemd/system")
-        for unit in ("sdtraind.service", "sdcontroller.service"):
+        for unit in ("sdtraind.service", "sdcontroller.service", *EXEC_UNITS):
             _, text = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", os.path.join(units, unit),
                           check=False, env=dict(os.environ, SYSTEMD_LOG_LEVEL="warning"))
             ours = [line for line in text.splitlines() if unit in line and "is not executable" not in line]
             self.assertEqual(ours, [])
 
+    def test_units_of_programs(self):
+        """Programs of jobs: sdtraind alone starts them, as a user who can read nothing of it, and a unit's end is theirs."""
+        units = os.path.join(self.tree, "usr/lib/systemd/system")
+        connection, service = read(units, "sdtrain-exec.socket"), read(units, "sdtrain-exec@.service")
+        for line in ("ListenSequentialPacket=/run/sdtrain-exec.sock", "SocketUser=sdtrain", "SocketMode=0600", "Accept=yes"):
+            self.assertIn("\n%s\n" % line, connection)
+        for line in ("User=sdtrain-exec", "KillMode=control-group", "KillSignal=SIGKILL", "WatchdogSignal=SIGKILL",
+                     "Delegate=yes", "NoNewPrivileges=yes", "CapabilityBoundingSet=", "Slice=sdtrain-exec.slice",
+                     "ExecStart=/usr/bin/sdtrain-exec host", "Before=sdtraind.service"):
+            self.assertIn("\n%s\n" % line, service)
+        self.assertRegex(service, r"\nWatchdogSec=\d+\n")
+        self.assertIn("\nWants=sdtrain-exec.socket\n", read(units, "sdtraind.service"))
+        settings = json.loads(read(self.tree, "etc/sdtrain/sdtraind.json"))
+        self.assertEqual(settings["exec_user"], "sdtrain-exec")
+        self.assertNotIn("allow_exec", settings)
+        text = run(os.path.join(BIN, "sdtraind"), "--help")
+        self.assertIn("(/run/sdtrain-exec.sock)", text)
+        self.assertIn("(/sdtrain.slice/sdtrain-exec.slice)", text)
+
     def test_user(self):
-        run("systemd-sysusers", "--root=" + self.tree, self.tree + "/usr/lib/sysusers.d/sdtrain.conf")
-        line = re.search("^sdtrain:.*$", read(self.tree, "etc/passwd"), re.M).group(0).split(":")
-        self.assertNotEqual(line[2], "0")
-        self.assertEqual(line[6], "/usr/sbin/nologin")
+        os.makedirs(self.tree + "/etc/sysusers.d", exist_ok=True)
+        with open(self.tree + "/etc/sysusers.d/sdtrain.conf", "w") as file:
+            file.write("u sdtrain 990\n")  # as the page on installation says
+        names = re.search("^ *systemd-sysusers (.*)$", read(self.control["sdtrain-node"], "postinst"), re.M).group(1).split()
+        run("systemd-sysusers", "--root=" + self.tree, *names)
+        groups = dict(line.split(":")[::3] for line in read(self.tree, "etc/group").splitlines())
+        for group in ("video", "render"):
+            self.assertEqual(sorted(groups[group].split(",")), ["sdtrain", "sdtrain-exec"])
+        lines = [re.search("^%s:.*$" % name, read(self.tree, "etc/passwd"), re.M).group(0).split(":")
+                 for name in ("sdtrain", "sdtrain-exec")]
+        self.assertNotEqual(lines[0][2], lines[1][2])
+        for line in lines:
+            self.assertNotEqual(line[2], "0")
+            self.assertEqual(line[6], "/usr/sbin/nologin")
 
     def test_settings_that_are_installed(self):
         etc = os.path.join(self.tree, "etc/sdtrain")
@@ -257,7 +292,7 @@ class Package(unittest.TestCase):
 
     def test_pages(self):
         pages = glob.glob(os.path.join(self.tree, "usr/share/man/man*/*.gz"))
-        self.assertEqual(len(pages), 11)
+        self.assertEqual(len(pages), 12)
         environment = dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="120", MAN_KEEP_FORMATTING="")
         for page in pages:
             done = subprocess.run(["man", "-l", "--warnings", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

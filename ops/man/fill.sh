@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Fills a manual page with what the programs themselves say, so that it cannot say anything else.
 #   fill.sh PAGE.in PROGRAM REFERENCE >PAGE      REFERENCE: the folder docs/reference
-# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@,
+# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@, @EXEC-JOB@,
 # @METRICS part@, @RECORDS@ the tables of docs/reference, which the programs print.
 set -eu
 page=$1 program=$2 reference=$3
@@ -35,9 +35,9 @@ verbs() {
         done
 }
 
-job() {
-    awk "$functions"'
-        /^<!-- / { on = $0 == "<!-- begin: job -->" }
+job() { # part
+    awk -v part="$1" "$functions"'
+        /^<!-- / { on = $0 == "<!-- begin: " part " -->" }
         on && /^\| `/ {
             gsub(/\[/, ""); gsub(/\]\([^)]*\)/, ""); gsub(/`/, ""); split($0, cell, / *\| */)
             print ".It Va " cell[2]
@@ -77,7 +77,8 @@ while IFS= read -r line; do
     case $line in
     @SETTINGS@) settings ;;
     @VERBS@) verbs ;;
-    @JOB@) job ;;
+    @JOB@) job job ;;
+    @EXEC-JOB@) job exec-job ;;
     @METRICS*) part=${line#@METRICS } && metrics "${part%@}" ;;
     @RECORDS@) records ;;
     *) printf '%s\n' "$line" ;;

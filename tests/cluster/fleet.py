@@ -37,7 +37,8 @@ ETCD_PEER_CLIENT_CERT_AUTH=true
 
 # Pages nobody, keeps no node out, and lets a test see a step: each grain takes 100 ms, at no cost of a processor.
 PROGRAMS = {
-    "sdtraind": {"cluster": CLUSTER, "lease_sec": LEASE_SEC, "slots": 1, "hang_floor_sec": 60,
+    "sdtraind": {"cluster": CLUSTER, "lease_sec": LEASE_SEC, "slots": 1, "hang_floor_sec": 60, "allow_exec": True,
+                 "exec_user": "sdtrain-exec",
                  "trainer_environment": ["SDTRAIN_FAULT=loop.compute=slow@*"]},
     "sdcontroller": {"cluster": CLUSTER, "lease_sec": LEASE_SEC, "max_strikes": 0}}
 USER = {"sdtraind": "node", "sdcontroller": "controller"}
@@ -87,7 +88,7 @@ class Fleet:
         ours = {rootfs.field(file, "Package") for file in self.packages}
         tree, self.tree_lock = rootfs.make({name for file in self.packages for name in rootfs.depends(file)} - ours)
         self.users = {who: "sdtrain-%s-%s" % (CLUSTER, who) for who in ("node", "controller", "operator")}
-        self.users["root"] = "root"
+        self.users.update(root="root", person="a-person")
         self.authority = Authority(lab.path("authority"))
         for who, name in self.users.items():
             self.authority.issue(who, name, "clientAuth")
@@ -116,6 +117,7 @@ class Fleet:
             self.install(host, self.packages)
         self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--enable", CLUSTER)
         self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--shared", CLUSTER)
+        self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--programs", self.users["person"], CLUSTER)
         for host in self.hosts:
             self.start(host)
 
@@ -201,20 +203,20 @@ class Fleet:
 
     # ---- sdctl ----
 
-    def _operator(self):
+    def _context(self, who):
         return {"ETCD": self.endpoints, "CLUSTER": CLUSTER, "ETCD_CA": "/etc/etcd/ca.pem",
-                "ETCD_CERT": "/root/tls/operator.pem", "ETCD_KEY": "/root/tls/operator.key"}
+                "ETCD_CERT": "/root/tls/%s.pem" % who, "ETCD_KEY": "/root/tls/%s.key" % who}
 
     def reachable(self):
         return next(host for host in self.hosts if host.leader and not host.apart)
 
-    def try_ctl(self, *arguments, host=None, timeout=120):
+    def try_ctl(self, *arguments, host=None, timeout=120, who="operator"):
         host = host or self.reachable()
-        environment = ["SDTRAIN_%s=%s" % pair for pair in self._operator().items()]
+        environment = ["SDTRAIN_%s=%s" % pair for pair in self._context(who).items()]
         return host.try_run("env", *environment, "sdctl", *arguments, timeout=timeout)
 
-    def ctl(self, *arguments, host=None, timeout=120):
-        code, text = self.try_ctl(*arguments, host=host, timeout=timeout)
+    def ctl(self, *arguments, **options):
+        code, text = self.try_ctl(*arguments, **options)
         if code != 0:
             raise AssertionError("sdctl %s exits %d:\n%s\n%s" % (" ".join(arguments), code, text, self.story()))
         return text
@@ -222,10 +224,10 @@ class Fleet:
     def status(self, job):
         return json.loads(self.ctl("job", "status", job["name"], "-o", "json"))
 
-    def submit(self, job):
+    def submit(self, job, who="operator"):
         with open(self.lab.path("packages", job["name"] + ".json"), "w") as file:
             file.write(self.there(json.dumps(job)))
-        self.ctl("job", "start", "-f", self.there(file.name))
+        self.ctl("job", "start", "-f", self.there(file.name), who=who)
 
     def wait(self, job, wanted, timeout=90):
         self.ctl("job", "wait", job["name"], "--for", wanted, "--timeout", str(timeout), timeout=timeout + 30)

@@ -17,6 +17,24 @@ from lab import until
 from scenario import SIZE, HostsCase, World, check_bits, main, set_up
 
 NODE_LOST = "node-lost"
+# It writes what it can reach, leaves a process of another session behind, and saves when it is asked to leave.
+PROGRAM = """#!/bin/sh
+trap 'echo left >left-$SDTRAIN_GENERATION; exit 0' TERM
+id -un >user
+for path in /etc/sdtrain/sdtraind.credentials /run/credentials/sdtraind.service /run/sdtrain /var/lib/sdtrain /var/log/sdtrain /etc/shadow; do
+    { if [ -d $path ]; then ls $path; else cat $path; fi; } >/dev/null 2>&1 && echo $path
+done >reached
+journalctl --quiet -n 1 2>/dev/null | grep -q . && echo journal >>reached
+for pid in $(pgrep -x sdtraind); do kill -0 $pid 2>/dev/null && echo sdtraind >>reached; done
+echo done >>reached
+setsid sleep 100000 &
+n=0
+while :; do
+    n=$((n + 1))
+    sdtrain-exec say STEP=$n
+    sleep 0.2
+done
+"""
 
 
 def setUpModule():
@@ -304,6 +322,107 @@ class Machines(HostsCase):
         self.steady(SIZE - 1)
         host.heal()
         self.recovered(NODE_LOST, host, 1)
+        self.end()
+
+
+class Programs(HostsCase):
+    """Jobs of kind "exec": their programs are another user, in units that systemd starts for sdtraind."""
+    FOLDER = "/srv/program"
+
+    def begin(self, name):
+        for host in self.fleet.hosts:
+            host.run("sh", "-c", "rm -rf %s && install -d -o sdtrain-exec %s" % (self.FOLDER, self.FOLDER))
+            host.write(self.FOLDER + "/program", PROGRAM, 0o755)
+        self.job = {"name": name, "kind": "exec", "world": {"min": 1, "max": SIZE},
+                    "exec": {"command": ["./program"], "dir": self.FOLDER, "leave_s": 20},
+                    "recovery": {"max_failures_at_same_step": 50, "grow_interval_s": 0}}
+        self.addCleanup(self.restore)
+        self.fleet.submit(self.job, who="person")
+        self.steady()
+
+    def units(self, host):
+        return [line.split()[0] for line in host.run("systemctl", "list-units", "--plain", "--no-legend", "sdtrain-exec@*").splitlines()]
+
+    def read(self, host, name):
+        return host.run("cat", "%s/%s" % (self.FOLDER, name))
+
+    def end(self):
+        """Nothing is left of the programs, whatever they have started."""
+        self.fleet.ctl("job", "stop", self.job["name"])
+        self.fleet.wait(self.job, "stopped")
+        for host in self.fleet.hosts:
+            until(lambda: not self.units(host), "the end of all units on " + host.name, 30, 0.1)
+            self.assertEqual(host.try_run("pgrep", "-U", "sdtrain-exec")[1], "")
+            self.no_orphans(host)
+        self.job = None
+
+    def test_another_user(self):
+        """It reads no key, folder or journal of sdtraind's, signals none of its processes, and cannot start another unit."""
+        found = self.fleet.try_ctl("doctor", "-o", "json")[1]
+        self.assertEqual({(one["state"], *one["where"]) for one in json.loads(found)["findings"] if one["check"] == "programs"},
+                         {("ok", *(host.name for host in self.fleet.hosts))}, found)
+        self.begin("user")
+        for host in self.fleet.hosts:
+            (unit,) = self.units(host)
+            until(lambda: "done" in self.read(host, "reached"), "what the program can reach", 30, 0.1)
+            self.assertEqual(self.read(host, "user"), "sdtrain-exec\n")
+            self.assertEqual(self.read(host, "reached"), "done\n")
+            self.assertEqual({user for user in host.run("ps", "-o", "user:20=", "-C", "program").split()}, {"sdtrain-exec"})
+            for user, code in (("sdtrain", 0), ("sdtrain-exec", 1), ("nobody", 1)):
+                self.assertEqual(host.try_run("runuser", "-u", user, "--", "test", "-w", "/run/sdtrain-exec.sock")[0], code, user)
+            self.assertTrue(host.show(unit, "ControlGroup").startswith("/sdtrain.slice/sdtrain-exec.slice/"))
+        self.end()
+
+    def test_units(self):
+        """However a unit ends, its program has ended with all that it has started, and the job goes on."""
+        self.begin("units")
+        for how in ("killed", "stopped", "frozen"):
+            host, generation = self.host_of(1), self.status["generation"]
+            (unit,) = self.units(host)
+            old, began = host.processes(unit), time.monotonic()
+            if how == "killed":
+                host.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)
+            elif how == "stopped":
+                host.run("systemctl", "stop", unit)
+            else:
+                host.run("kill", "-STOP", str(host.main_pid(unit)))
+            until(lambda: self.fleet.status(self.job)["generation"] > generation, "another world", 60, 0.1)
+            print("%s: another world after %.1f s" % (how, time.monotonic() - began), flush=True)
+            self.recovered("trainer-died", host, generation)
+            (unit,) = self.units(host)
+            self.assertEqual(set(old) & set(host.processes(unit)), set())
+        self.end()
+
+    def test_installed_again(self):
+        """An installation leaves programs alone, as it does trainers."""
+        self.begin("again")
+        generation, units = self.status["generation"], [self.units(host) for host in self.fleet.hosts]
+        for host in self.fleet.hosts:
+            self.fleet.install(host, self.fleet.packages)
+        self.trains_on()
+        self.assertEqual(self.steady()["generation"], generation)
+        self.assertEqual([self.units(host) for host in self.fleet.hosts], units)
+        self.end()
+
+    def test_daemon(self):
+        """sdtraind is killed, and its units end before the next one's begin. Stopped, it lets programs save first."""
+        self.begin("daemon")
+        host, generation = self.host_of(1), self.status["generation"]
+        (unit,) = self.units(host)
+        host.run("systemctl", "kill", "--signal=KILL", "--kill-whom=all", "sdtraind")
+        self.recovered((NODE_LOST, "node-restarted", "trainer-died"), host, generation)
+        self.assertNotIn(unit, self.units(host))
+        for how in ("stop", "reboot"):
+            host, generation = self.host_of(1), self.steady()["generation"]
+            if how == "stop":
+                host.run("systemctl", "stop", "sdtraind", timeout=90)
+            else:
+                host.reboot()
+            self.assertEqual(self.read(host, "left-%d" % generation), "left\n")
+            if how == "stop":
+                self.assertEqual(self.units(host), [])
+                host.run("systemctl", "start", "sdtraind")
+            self.assertEqual(self.steady()["incidents"][1:], [])
         self.end()
 
 

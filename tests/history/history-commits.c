@@ -19,8 +19,8 @@ static const CheckpointCommit *find_commit(const CheckpointsRecord *record,
     return NULL;
 }
 
-/* Returns whether a request `job recover` names the commit: then the leader writes it and strikes
- * out the other commits. */
+/* Returns whether the transaction changes a request `job recover` for the job. On such a request the
+ * leader writes one commit and strikes out the other commits. */
 static bool is_by_request(const HistoryChecker *h, const Entry *e)
 {
     for (size_t i = 0; i < h->n_changed; i++) {

@@ -132,7 +132,7 @@ static int read_event(Reader *reader, json_t *event, Error *err)
 
 /* ---- lines ---- */
 
-/* Reads a line that the recorder wrote itself, at the end of the file. */
+/* Reads the last line of a file, in which the recorder says whether the history is complete. */
 static int read_end(Reader *reader, json_t *line, const char *word, Error *err)
 {
     const char *why = json_string_value(json_object_get(line, "why"));

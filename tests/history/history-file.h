@@ -6,12 +6,11 @@
  * A line is one answer of the watch: {"Header": {...}, "Events": [{"type": 1, "kv": {...}}]}. tests/system/history.py
  * records such files, and adds a line at the end: {"history": "complete"}, or {"history": "broken", "why": "..."}.
  *
+ * Units: revisions. Threads: any.
  * Ownership: *ret_checker is the caller's, also on failure, when it contains the changes that could be read; NULL: no
  *            change could be read.
- * Units:     revisions.
  * Errors:    -EINVAL with "<file>:<line>: <what is wrong>"; -ESTALE: etcd no longer had the history (compacted), or had
  *            another history (restored): the file ends there.
- * Threads:   any.
  */
 #pragma once
 

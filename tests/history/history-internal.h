@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* history-internal.h - the state of the checker of histories; see history.h.
  *
+ * Errors: history_broken(). Threads: one.
  * Ownership: the HistoryChecker owns entries and books; pointers to them are valid as long as the checker exists.
  * Units:     revisions, steps, generations.
- * Errors:    history_broken().
- * Threads:   one.
  */
 #pragma once
 
@@ -35,7 +34,7 @@ struct Entry { /* the checker's data on one key; kept after the key is removed *
     /* the value before and after the transaction; equal if the key is unchanged */
     KeptValue before, after;
     bool changes;
-    /* the key was changed by hand; a job's record: changed by hand since the submission */
+    /* the key was changed by hand; for a key of a job: since the job's present submission */
     bool touched;
 };
 
@@ -53,9 +52,10 @@ struct HistoryJob {
     int64_t serial;                        /* serial of the job's phase */
     int64_t went;                          /* the highest generation that was told to go */
     int64_t steps;                         /* steps that the job file asks for; 0: unknown */
-    BookedWorld worlds[BOOKED_WORLDS_MAX]; /* also worlds of earlier submissions */
+    int64_t per_node;                      /* ranks of each node of its worlds; 0: any number */
+    BookedWorld worlds[BOOKED_WORLDS_MAX]; /* includes worlds of earlier submissions */
     uint64_t n_worlds;
-    bool touched; /* one of the job's records is touched */
+    bool touched; /* one of the job's records was changed by hand */
     HistoryJob *next;
 };
 

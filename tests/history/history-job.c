@@ -112,6 +112,7 @@ static void judge_wanted(HistoryChecker *h, const Entry *e, const PhaseRecord *p
     if (!desired || wanted->touched || wanted->after.revision > phase->tried_revision)
         return;
     int most = desired->target > 0 ? desired->target : desired->max;
+    most = MAX(most, (int)e->job->per_node); /* no world is smaller than the share of one node */
     if (world->size < 1 || world->size > most)
         HISTORY_BROKEN(h, e, "size", "world %lld of %s has %d ranks, and %d are wanted at most",
                        (long long)world->generation, e->name, world->size, most);
@@ -168,7 +169,7 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         judge_cordons(h, e, phase, &world->runs[i]);
     const Entry *incident =
         world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
-    /* if the job was changed by hand, an old pause may have been put back */
+    /* after a change by hand, an old phase `recovering` may have been put back without its incident */
     if (!e->job->touched &&
         !rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
         history_broken(h, e, &b);
@@ -308,10 +309,12 @@ void history_judge_job(HistoryChecker *h, const Entry *e)
 
 /* ---- the books ---- */
 
-static int64_t steps_of(const SpecRecord *spec)
+static void book_file(HistoryJob *job, const char *text)
 {
-    _cleanup_json_ json_t *file = json_loads(spec->spec, 0, NULL);
-    return json_integer_value(json_object_get(json_object_get(file, "train"), "steps"));
+    _cleanup_json_ json_t *file = json_loads(text, 0, NULL);
+    const json_t *train = json_object_get(file, "train"), *world = json_object_get(file, "world");
+    job->steps = json_integer_value(json_object_get(train, "steps"));
+    job->per_node = json_integer_value(json_object_get(world, "per_node"));
 }
 
 static void book_spec(HistoryChecker *h, const Entry *e)
@@ -322,13 +325,13 @@ static void book_spec(HistoryChecker *h, const Entry *e)
         if (!e->after.there && job->submission[0])
             memcpy(h->gone[h->n_gone++ % BOOKED_GONE_MAX], job->submission, SUBMISSION_BYTES);
         memset(job->submission, 0, sizeof(job->submission));
-        job->generation = job->serial = job->went = job->steps = 0;
+        job->generation = job->serial = job->went = job->steps = job->per_node = 0;
         job->touched = job->spec->touched = job->desired->touched = job->world->touched = false;
         job->phase->touched = job->checkpoints->touched = job->progress->touched = false;
     }
     if (spec) {
         memcpy(job->submission, spec->submission, SUBMISSION_BYTES);
-        job->steps = steps_of(spec);
+        book_file(job, spec->spec);
     }
 }
 

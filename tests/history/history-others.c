@@ -35,7 +35,9 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
         return; /* the cordon was removed after the leader had decided */
-    if (!rule_incident_is_blamed(incident, entry_after(cordon), &b))
+    const SpecRecord *spec = entry_after(job->spec);
+    const bool is_program = spec && !hash_equal(spec->program, (Hash){0});
+    if (!rule_incident_is_blamed(incident, entry_after(cordon), is_program, &b))
         history_broken(h, e, &b);
     if (cordon && cordon->changes &&
         !rule_quarantine_is_of_two(incident, entry_before(cordon), entry_after(cordon), &b))

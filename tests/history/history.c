@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - see history.h: contains the table of keys, decodes transactions, and applies to each change the rules for
- * it.
+/* history.c - see history.h: contains the table of keys, decodes transactions, and applies the rules to each
+ * change.
  *
  * A transaction is first decoded completely, while the old values are kept; then each changed record is checked with
  * its old and its new value; then the new values replace the old values. */
@@ -43,6 +43,7 @@ CODEC(ProgressRecord, progress_record)
 CODEC(IncidentRecord, incident_record)
 CODEC(AlertRecord, alert_record)
 CODEC(RequestRecord, request_record)
+CODEC(ProgramRecord, program_record)
 
 #define USE(Type, prefix)                                                                          \
     {                                                                                              \
@@ -65,6 +66,7 @@ static const Codec codecs[KEY_KINDS] = {
     [KEY_INCIDENTS] = USE(IncidentRecord, incident_record),
     [KEY_ALERTS] = USE(AlertRecord, alert_record),
     [KEY_REQUESTS] = USE(RequestRecord, request_record),
+    [KEY_PROGRAMS] = USE(ProgramRecord, program_record),
 };
 
 static void value_clear(const Entry *e, KeptValue *value)

@@ -8,11 +8,10 @@
  * caller marks a change as made by hand, the history does not count as broken, and from then on the rules demand less
  * of the records that the change affected.
  *
+ * Units: revisions. Threads: one at a time.
  * Ownership: history_checker_new() gives the caller a HistoryChecker; history_checker_free() accepts NULL. Keys and
  *            values are copied.
- * Units:     revisions.
  * Errors:    each breach goes to the handler, and the checker continues. -EINVAL: the changes are not a history.
- * Threads:   one at a time.
  */
 #pragma once
 

@@ -74,8 +74,8 @@ bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret)
     if (size != world->size)
         return breach_say(ret, "I6", "world %lld of %s has %d slots for %d ranks",
                           (long long)world->generation, job, size, world->size);
-    /* The search in slots_on() is for worlds of few runs: a world of thousands of nodes has one run
-     * for each node, and the runs are sorted by node. */
+    /* slots_on() searches all earlier runs, which would be slow for a world of thousands of nodes.
+     * Such a world needs no search, because its runs are sorted by node, one run for each node. */
     for (size_t i = 1; i < world->n_runs; i++) {
         const WorldRun *run = &world->runs[i];
         bool sorted = strcmp(world->runs[i - 1].node, run->node) < 0;
@@ -230,9 +230,11 @@ bool rule_incident_follows(const char *id, const IncidentRecord *old,
 }
 
 bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord *cordon,
-                             Breach *ret)
+                             bool is_program, Breach *ret)
 {
-    bool strikes = strcmp(incident->cause, "trainer-died") == 0 ||
+    /* a program's own exit code says nothing about the machine */
+    const bool is_own_code = is_program && strncmp(incident->evidence, "exit ", 5) == 0;
+    bool strikes = (strcmp(incident->cause, "trainer-died") == 0 && !is_own_code) ||
                    (strcmp(incident->cause, "hang") == 0 && incident->node[0]);
     bool excludes =
         strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;

@@ -24,7 +24,7 @@ bool breach_say(Breach *ret, const char *invariant, const char *format, ...) _pr
 
 /* ---- failures ---- */
 
-/* I7: a generation that ended without progress is counted among the K failures, except if another
+/* I7: a generation that ended without progress counts as a failure of the job, except if another
  * rule bounds its cause. Another exception: a commit is struck out while another commit still
  * counts. incident: the new incident that ends the world. */
 bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
@@ -52,8 +52,7 @@ bool rule_run_is_open(const char *job, const WorldRecord *world, const char *nod
                       Breach *ret);
 /* I6: a world has as many slots as ranks, and no slot twice. */
 bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret);
-/* I6: two worlds have no slot in common. theirs: the world of the job `other`, which holds its
- * slots. */
+/* I6: two worlds have no slot in common. theirs: the world of the job `other`. */
 bool rule_worlds_are_apart(const char *job, const WorldRecord *world, const char *other,
                            const WorldRecord *theirs, Breach *ret);
 /* I10: a recovery has an incident. incident: the record under world->incident after the
@@ -102,7 +101,7 @@ bool rule_incident_follows(const char *id, const IncidentRecord *old,
 /* A new incident that is a node's fault adds the prescribed strike or quarantine to the node's
  * cordon. cordon: the cordon after the transaction. */
 bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord *cordon,
-                             Breach *ret);
+                             bool is_program, Breach *ret);
 /* One transaction adds at most one strike to a machine, whichever submission it is of. before NULL:
  * no record existed. */
 bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history-failures.c - what a failure may cost a job, tested with the history of test-history.c. */
+/* test-history-failures.c - what a failure may cost a job, and the least size of a program's world, tested with the
+ * history of test-history.c. */
 #include "tests/history/testing-scenario.h"
 
 #include <string.h>
@@ -123,6 +124,20 @@ static void job_refuses_two(Scenario *s, const char *way)
 static void job_refuses_two_for_one_way(Scenario *s) { job_refuses_two(s, "signal 9"); }
 static void job_refuses_two_for_two_ways(Scenario *s) { job_refuses_two(s, "signal 11"); }
 
+/* ---- sizes of programs ---- */
+
+/* Each node gives the program two ranks, and one is wanted: the next world has two. */
+static void share_of_a_node_is_the_least_size(Scenario *s)
+{
+    s->spec.spec = (char *)"{\"kind\": \"exec\", \"world\": {\"per_node\": 2}}";
+    scenario_put_spec(s);
+    s->desired.max = 1;
+    scenario_put_desired(s);
+    scenario_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
+}
+
 static const struct {
     void (*tell)(Scenario *s);
     /* the broken rule, and a part of the checker's text; NULL: no rule is broken */
@@ -138,6 +153,7 @@ static const struct {
     {two_jobs_quarantine, NULL, NULL},
     {job_refuses_two_for_one_way, "blame", "are refused by a for signal 9"},
     {job_refuses_two_for_two_ways, NULL, NULL},
+    {share_of_a_node_is_the_least_size, NULL, NULL},
 };
 
 static void test_failures(void **state)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history.c - a small history that keeps every rule, and the same history with one change that
- * breaks a rule. */
+/* test-history.c - a small history that keeps every rule, and the same history with one change that breaks a rule. */
 #include "tests/history/testing-scenario.h"
 
 #include "base/memory.h"
@@ -593,7 +592,7 @@ static void history_begins_in_the_middle(Scenario *s)
 
 static void mark_is_forgotten(Scenario *s)
 {
-    scenario_recovers(s); /* the phase knows of step 5 */
+    scenario_recovers(s); /* the phase's field `committed` has step 5 */
     s->phase.committed = (CommitMark){0};
     scenario_put_phase(s);
     scenario_commit(s);

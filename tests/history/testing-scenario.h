@@ -4,10 +4,9 @@
  *
  * A test changes the scenario's records and writes them; scenario_commit() makes one revision of all that was written.
  *
+ * Units: as in the records. Threads: the test's.
  * Ownership: scenario_begin() and scenario_end() are cmocka's setup and teardown; the scenario is in *state.
- * Units:     as in the records.
  * Errors:    a failed assertion ends the test. The checker's report is in said and invariant.
- * Threads:   the test's.
  */
 #pragma once
 

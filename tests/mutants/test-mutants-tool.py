@@ -93,6 +93,15 @@ class Tool(unittest.TestCase):
         out = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertNotIn("sleep 4711\n", out)
 
+    def test_the_machine_keeps_its_null_device(self):
+        mode = os.stat("/dev/null").st_mode
+        self.addCleanup(os.chmod, "/dev/null", mode & 0o777)
+        _, out, _ = self.mutants("--all", closes=bug("        sum += i;", "        sum += i;\n    extern int chmod(const char *, unsigned);\n"
+                                         "    (void)chmod(\"/dev/null\", 0600);"))
+        if "without a " in out:
+            self.skipTest(out)
+        self.assertEqual(os.stat("/dev/null").st_mode, mode)
+
     def test_survives(self):
         status, out, results = self.mutants("--all", lives=bug("        sum = 1000;", "        sum = 999;"))
         self.assertEqual((status, results["lives"]["state"]), (1, "survives"))

@@ -10,7 +10,8 @@
 /* clang-format off */
 const JobKey job_keys[] = {
     {"name", NULL, NULL, true, "lower-case letters, digits, inner `-`; at most 63"},
-    {"kind", "\"train\"", NULL, false, "the only one"},
+    {"kind", "\"train\"", NULL, false,
+     "sdtrain's own trainer; or `\"exec\"`: [a program of others](#kind-exec)"},
     {"priority", "0", NULL, false,
      "-1000 to 1000; of jobs that wait, more goes first; `sdctl job start --priority` overrides it"},
     {"world.min", NULL, NULL, true, "least ranks that train the job"},
@@ -106,6 +107,57 @@ const JobKey job_keys[] = {
 };
 const size_t n_job_keys = ELEMENTSOF(job_keys);
 
+const JobKey exec_job_keys[] = {
+    {"name", NULL, NULL, true, "as of any job"},
+    {"kind", NULL, NULL, true, "`\"exec\"`"},
+    {"world.min", NULL, NULL, true, "least ranks; a multiple of `per_node`"},
+    {"world.max", NULL, NULL, true, "most ranks; a multiple of `per_node`"},
+    {"world.per_node", "1", NULL, false,
+     "ranks of each node that takes part, 1 to 64, as `--nproc-per-node` of torchrun"},
+    {"exec.command", NULL, NULL, true,
+     "list of program and arguments; no shell. `${RANK}` and the other "
+     "[variables](../operating/programs.md#what-the-program-sees) are filled in, `$$` is `$`"},
+    {"exec.dir", NULL, NULL, true, "absolute path of the working folder"},
+    {"exec.env", NULL, "none", false,
+     "object of variables for the program. Those that sdtrain sets, and names that begin with `SDTRAIN_`, are refused; "
+     "values may name variables that are the same for a whole node"},
+    {"exec.device", "\"cpu\"", NULL, false, "or `\"cuda\"`: a GPU for each rank"},
+    {"exec.own_gpu", "false", NULL, false,
+     "whether a rank sees only its own GPU, as LOCAL_RANK 0; otherwise it sees those of all ranks of its node"},
+    {"exec.setup", NULL, "none", false,
+     "a command like `command`, which runs once per node and submission, before the program"},
+    {"exec.notify", "false", NULL, false,
+     "the job counts as running once rank 0 has reported `READY=1` or its first step, for which it has `startup_sec` "
+     "of its node; otherwise when all programs are started"},
+    {"exec.steps", NULL, "none", false, "the program's last step, if it reports steps"},
+    {"exec.leave_s", "60", NULL, false,
+     "seconds that the program has to save and end when it is asked to leave; then it is killed. More than the "
+     "controllers' `leave_deadline_sec` is refused"},
+    {"exec.leave_signal", "\"SIGTERM\"", NULL, false,
+     "signal of that request, for the program's main process only, unless it polls for `LEAVE`; or `\"SIGINT\"`, "
+     "`\"SIGHUP\"`, `\"SIGUSR1\"`, `\"SIGUSR2\"`"},
+    {"exec.silence_s", "0", NULL, false,
+     "seconds without output and without a report after which the program is killed; 0: no limit"},
+    {"exec.fence_s", NULL, "`fence_sec` of the node", false,
+     "seconds that a node which is cut off from etcd runs the program on after its lease may have ended. 0: the "
+     "program is dead before another world can go"},
+    {"exec.progress.step", NULL, "none", false,
+     "extended regular expression with one group, which finds the number of finished steps in a line of output; "
+     "without back-references and counted repetitions"},
+    {"exec.progress.loss", NULL, "none", false, "the same for the loss; needs `progress.step`"},
+    {"exec.exit_codes", NULL, "none", false,
+     "object of exit codes that mean something: `{\"3\": \"never-retry\"}`. Names are those of "
+     "[exit codes](exit-codes.md); 0, 75, 78 and 80 to 86 have their meaning already, and any other code is `retry`"},
+    {"exec.secrets", NULL, "none", false,
+     "list of variables whose values lie on the node, never in the job file; they are masked in output"},
+    {"checkpoint.uri", NULL, "none: nothing can be registered", false,
+     "folder or prefix below which the program's checkpoints lie"},
+    {"recovery.max_failures_at_same_step", "3", NULL, false, "generations in a row without progress that end the job"},
+    {"recovery.progress_s", "600", NULL, false,
+     "a world that has run so long has made progress, if the program reports no steps"},
+};
+const size_t n_exec_job_keys = ELEMENTSOF(exec_job_keys);
+
 static const struct {
     const char *field, *help;
 } field_helps[] = {
@@ -125,9 +177,13 @@ static const struct {
     {"submission", "submission of the job"},
     {"sources", "hashes of the data as submitted; empty: not given"},
     {"secret", "secret of the world; empty: it has none"},
+    {"gpus", "UUIDs of the GPUs that a program of others may use; empty: none"},
+    {"resume_step", "step of `resume_uri`"},
     {"gpu", "PCI address of the slot's GPU; empty: it has none"},
     {"numerics", "the job's numerics as JSON; empty: not chosen yet"},
     {"startup_usec", "time in which the daemon expects the rank to be ready; 0: not given"},
+    {"lease_usec",
+     "to the runner of a program: CLOCK_BOOTTIME at which the node's lease may end (`exec.fence_s`)"},
     {"alive_usec", "time after which the process is killed unless another `alive` comes"},
     {"address", "address of the rendezvous store"},
     {"pid", "the process"},
@@ -167,6 +223,9 @@ static const struct {
     {"made_by", "generation that wrote the checkpoint"},
     {"more", "whether another `found` follows"},
     {"exit_code", "code that the process will exit with"},
+    {"unnamed", "the program names no stage, so that `stage` means nothing"},
+    {"hung", "the program was killed because it had been silent for too long"},
+    {"stuck", "the kernel showed it stopped, or waiting for a driver or a disk"},
     {"unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
     {"text", "`error`: why, for people. `done`: `finished` or `left`"},
 };

@@ -2,10 +2,8 @@
 /* protocol-texts.h - texts on job file, channel and exit codes for docs/reference: a sentence for each key, field and
  * code.
  *
+ * Units: none. Errors: none. Threads: any.
  * Ownership: everything is static.
- * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 
@@ -22,6 +20,9 @@ typedef struct JobKey {
 
 extern const JobKey job_keys[];
 extern const size_t n_job_keys;
+/* The keys of a job of kind "exec". */
+extern const JobKey exec_job_keys[];
+extern const size_t n_exec_job_keys;
 
 /* Returns the description of a field of the channel, or NULL if the field has no description
  * yet. */

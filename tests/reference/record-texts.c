@@ -24,6 +24,10 @@ static const RecordReference kinds[] = {
      "The record holds the job file as it was submitted. Without it the job stands still."},
     {"desired", "desired/<job>", "sdctl",
      "The record holds what the operator wants of the job. The leader carries it out."},
+    {"programs", "programs/<job>", "sdctl, with each submission of a job of kind `exec`",
+     "The record holds the job file whose program the nodes run. A user who may write it may run "
+     "programs on them, so it is a kind of its own, which `etcd-roles --programs` gives the right "
+     "to."},
     {"worlds", "worlds/<job>", "the leader, once per generation",
      "The record lists the ranks of the present generation, where they run and where they go on. "
      "Its mod revision guards every write of a node about the job."},
@@ -190,6 +194,13 @@ static const FieldHelp helps[] = {
     {"desired.by", "who requested the last change, as that side states; nobody has checked it"},
     {"desired.asked_usec", "when the last change was requested, by the clock there"},
 
+    {"specs.program", "hash of the file in `programs`; empty: the job is not of kind `exec`"},
+    {"programs.file", "text of the job file, whose program the nodes run"},
+    {"programs.submission", "submission that it belongs to"},
+    {"programs.by", "who submitted it, as that user reports"},
+    {"worlds.program",
+     "hash of the file in `programs` that its ranks run; empty: they are trainers"},
+
     {"worlds.generation", "number of this world; it only grows"},
     {"worlds.size", "ranks of this world"},
     {"worlds.runs", "nodes in the order of ranks"},
@@ -273,6 +284,9 @@ static const FieldHelp helps[] = {
     {"ranks[].stage", "stage of that step, as a number in the order of [channel.md](channel.md)"},
     {"ranks[].hung", "whether the watchdog killed it"},
     {"ranks[].killed", "whether the daemon killed it on purpose"},
+    {"ranks[].unnamed", "it runs a program that names no stage, so that `stage` means nothing"},
+    {"ranks[].stuck",
+     "it hung, and the kernel showed it stopped, or waiting for a driver or a disk"},
     {"ranks[].unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
     {"ranks[].text", "its last words"},
     {"ranks[].at_usec", "when its state last changed"},

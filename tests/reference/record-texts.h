@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record-texts.h - a sentence for each record and field; docs/reference/etcd-records.md is made from them.
  *
+ * Units: none. Errors: none. Threads: any.
  * Ownership: everything is static.
- * Units:     none.
- * Errors:    none.
- * Threads:   any.
  */
 #pragma once
 

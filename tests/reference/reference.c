@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The
  * test `docs` compares its output with the pages. usage: reference
- * job|records|channel|causes|exit-codes|xids */
+ * job|exec-job|records|channel|causes|exit-codes|xids */
 #include "cluster/record-tables.h"
 #include "controller/core/state/causes.h"
 #include "health/xid-table.h"
@@ -26,11 +26,11 @@ static const char *described(const char *help, const char *what, const char *nam
 
 /* ---- the job file ---- */
 
-static void print_job(void)
+static void print_keys(const JobKey *keys, size_t n)
 {
     printf("| key | default | meaning |\n|---|---|---|\n");
-    for (size_t i = 0; i < n_job_keys; i++) {
-        const JobKey *k = &job_keys[i];
+    for (size_t i = 0; i < n; i++) {
+        const JobKey *k = &keys[i];
         printf("| `%s` | ", k->key);
         if (k->required)
             printf("required");
@@ -41,6 +41,10 @@ static void print_job(void)
         printf(" | %s |\n", k->help);
     }
 }
+
+static void print_job(void) { print_keys(job_keys, n_job_keys); }
+
+static void print_exec_job(void) { print_keys(exec_job_keys, n_exec_job_keys); }
 
 /* ---- records ---- */
 
@@ -113,7 +117,7 @@ static void print_records(void)
         const RecordTable *t = &record_tables[i];
         const RecordReference *r = record_reference(t->kind);
         if (!r)
-            continue; /* print_kinds() has reported it */
+            continue; /* print_kinds() has reported the record without a description */
         printf("\n### %s\n\n%s\n\n| field | type | required | meaning |\n|---|---|---|---|\n",
                t->kind, r->help);
         print_fields(t->kind, "", t->fields, t->n_fields);
@@ -272,9 +276,10 @@ int main(int argc, char *argv[])
     static const struct {
         const char *name;
         void (*print)(void);
-    } parts[] = {
-        {"job", print_job},       {"records", print_records},       {"channel", print_channel},
-        {"causes", print_causes}, {"exit-codes", print_exit_codes}, {"xids", print_xids}};
+    } parts[] = {{"job", print_job},         {"exec-job", print_exec_job},
+                 {"records", print_records}, {"channel", print_channel},
+                 {"causes", print_causes},   {"exit-codes", print_exit_codes},
+                 {"xids", print_xids}};
     const char *name = argc == 2 ? argv[1] : "";
     bool is_known = false;
     for (size_t i = 0; i < ELEMENTSOF(parts); i++)

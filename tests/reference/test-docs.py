@@ -140,13 +140,14 @@ PARTS = {
     "commands sdctl": lambda: commands("sdctl"),
     "commands sdtrainer": lambda: commands("sdtrainer"),
     "commands sdprep": lambda: commands("sdprep"),
+    "commands sdtrain-exec": lambda: commands("sdtrain-exec"),
     "settings sdtraind": lambda: settings("sdtraind"),
     "settings sdcontroller": lambda: settings("sdcontroller"),
     "metrics process": lambda: run(os.path.join(BIN, "reference-sdtraind"), "process"),
     "metrics sdtraind": lambda: run(os.path.join(BIN, "reference-sdtraind")),
     "metrics sdcontroller": lambda: run(os.path.join(BIN, "reference-sdcontroller")),
     **{part: lambda part=part: run(os.path.join(BIN, "reference"), part)
-       for part in ("job", "records", "channel", "causes", "exit-codes", "xids")},
+       for part in ("job", "exec-job", "records", "channel", "causes", "exit-codes", "xids")},
 }
 MARKED = re.compile(r"^<!-- begin: ([^>]+) -->\n(.*?)^<!-- end -->$", re.M | re.S)
 

@@ -5,7 +5,7 @@
  *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends at the first broken one, --verbose
  *                                               prints a line for each: its events and the digest of its history
  *     sim [--nodes N] --fresh COUNT             new seeds, drawn from the clock
- *     sim --file FILE                           each line of the file: "seed nodes", then words on what it once found
+ *     sim --file FILE                           each line: "seed nodes", then a note on the bug that was found
  *
  * --broken FILE: a broken schedule is added to that file, as a line of tests/sim/seeds. SDTRAIN_SIM_SEEDS=A..B repeats
  * the seeds that --fresh has drawn.

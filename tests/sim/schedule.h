@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedule.h - the interface of the simulator to its program (main.c): plays one schedule (fleet/schedule.c).
  *
- * Ownership: nothing is kept.
- * Units:     none.
+ * Ownership: nothing is kept. Units: none. Threads: one.
  * Errors:    a broken rule is in the result; an assertion ends the process.
- * Threads:   one.
  */
 #pragma once
 

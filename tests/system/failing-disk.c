@@ -6,9 +6,9 @@
  * DISK_ROOT     the folder, absolute and without links
  * DISK_LOG      a file; each call adds a line: number, call, errno, number of the open file, path, second path
  * DISK_COPIES   a folder on the same file system; each new file gets a second name there, by its number, and each file
- *               that existed before gets one when it is removed
- * DISK_SERIAL   the number before the first of those numbers
- * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": so do all later ones on the same path;
+ *               that existed before gets a second name there when it is removed
+ * DISK_SERIAL   the numbers of new files begin after this number
+ * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": all later calls on that path fail, too;
  *               "N:kill": SIGKILL after call N was made
  *
  * Only the first process is observed, not the processes that it starts. Calls that the C library makes internally
@@ -73,7 +73,7 @@ __attribute__((constructor)) static void begin(void)
     log_fd = REAL(open)(getenv("DISK_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (log_fd < 0)
         abort();
-    /* so that the files of each run have their own numbers */
+    /* DISK_SERIAL differs between runs, so that the files of each run have their own numbers */
     const char *serials = getenv("DISK_SERIAL");
     serial = serials ? strtol(serials, NULL, 10) : 0;
     first = serial;
@@ -89,8 +89,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- which calls are observed ---- */
 
-/* Writes the whole path of an observed call to `text`, and returns it; returns NULL if the path is
- * not below the folder. */
+/* Writes the whole path of an observed call to `text`. Returns `text`, or NULL if the path is not
+ * below the folder. */
 static const char *ours(int dir_fd, const char *path, char text[static PATH_MAX])
 {
     if (owner == 0 || getpid() != owner || !path)

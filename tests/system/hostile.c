@@ -4,10 +4,10 @@
  *   hostile SECONDS PACKETS [PORT...]
  *
  * Each connection stays silent, or carries random bytes, headers of the ranks' protocols without the proof that a rank
- * sends, pieces of HTTP, or much data at once, in a few packets or in hundreds. Some stay open. The ports are listed
- * again and again, because ranks listen only for a moment. If many packets are wanted, several processes send them. The
- * program prints how many packets went to how many connections, and how many ports there were. It uses only TCP: none
- * of the programs listens on UDP, which the test checks.
+ * sends, pieces of HTTP, or much data at once, in a few packets or in hundreds. Some connections stay open. The ports
+ * are listed again and again, because ranks listen only for a moment. If many packets are wanted, several processes
+ * send them. The program prints how many packets went to how many connections, and how many ports there were. It sends
+ * only over TCP: none of the programs listens on UDP, which the test checks.
  *
  * Run it in its own namespace. */
 #include "base/clock.h"
@@ -33,8 +33,8 @@
 enum {
     PORTS_MAX = 256,
     HELD = 300,
-    BURST = 6, /* the largest number of packets over most connections */
-    /* the largest number of packets over one connection of four, if many packets are wanted */
+    BURST = 6, /* the largest number of packets that most connections carry */
+    /* the largest number of packets over a connection that is drawn with probability 1/4, if many packets are wanted */
     LONG_BURST = 2000,
     /* the largest size of a packet of a long burst: larger packets would fill the peer's window */
     SHORT = 64,
@@ -139,7 +139,7 @@ static size_t compose(char *packet, size_t room)
     switch (draw() % 8) {
     case 0:
         return draw() % 200;
-    case 1: /* a request to a rendezvous store, which 90 bytes were once enough to break */
+    case 1: /* a request to a rendezvous store: a request of 90 bytes once broke the store */
         memcpy(packet, words, sizeof(words));
         return 96 + words[2] + words[3];
     case 2: /* a call of a rank */

@@ -147,10 +147,9 @@ def _keep(folder, pipe):
 
 
 class Lab:
-    def __init__(self, latents=dataset.LATENTS):
+    def __init__(self, latents=dataset.LATENTS, base="/dev/shm"):
         self.latents = latents
-        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = tempfile.mkdtemp(prefix="sdtrain-lab-", dir=base)
+        self.folder = tempfile.mkdtemp(prefix="sdtrain-lab-", dir=base if os.access(base, os.W_OK) else None)
         pipe, self.keeper_pipe = os.pipe()
         sys.stdout.flush()
         self.keeper = os.fork()
@@ -302,9 +301,10 @@ class Outcome:
 class Cluster:
     """`sdctl dev up` in a folder of the lab."""
 
-    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING, judged=True):
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING, judged=True,
+                 up=()):
         """patient: nodes that are not lost while a test does this and that. trainers: their environment. bearing: options
-        of the other nodes, NODE is the node's name. judged: its records' history is, when it goes down; not where a test writes, or takes away,
+        of the other nodes, NODE is the node's name. up: more options of `dev up`. judged: its records' history is, when it goes down; not where a test writes, or takes away,
         records that only programs write."""
         self.lab, self.folder = lab, folder
         self.sdctl = lab.path("bin/sdctl")
@@ -314,7 +314,7 @@ class Cluster:
             words = ["--hang-floor-sec 120 --lease-sec 20"] if name in patient else [bearing.replace("NODE", name)]
             lab.write("options/" + name, " ".join(words + ["--trainer-environment=" + pair for pair in trainers]))
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
-                        "--controllers", str(controllers))
+                        "--controllers", str(controllers), *up)
         line = next(line for line in text.splitlines() if line.startswith("export "))
         self.environment = dict(word.split("=", 1) for word in line.split()[1:])
         self.etcd = self.environment["SDTRAIN_ETCD"]

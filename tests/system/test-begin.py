@@ -135,6 +135,18 @@ class Weights(BeginCase):
         self.refused_file(b"", "0 bytes are too few", code=DATA_CORRUPT)
 
 
+class Length(BeginCase):
+    def test_a_file_that_no_rank_can_receive(self):
+        path = self.lab.job_file(self.job())
+        for n, code in ((50 << 10, 0), (60 << 10, FAILED)):
+            with open(path, "a") as file:
+                file.write(" " * (n - os.path.getsize(path)))
+            got, text = self.lab.run(self.lab.path("bin/sdctl"), "job", "start", "-f", path, "--dry-run")
+            self.assertEqual(got, code, text)
+        self.assertIn("bad.json: the file takes ", text)
+        self.assertIn(" bytes as a JSON string, and ranks receive at most 53248", text)
+
+
 class Checkpoints(BeginCase):
     def test_another_network(self):
         other = self.lab.write("unets/other.json", json.dumps(dict(UNET, layers_per_block=2)))

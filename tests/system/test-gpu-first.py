@@ -40,7 +40,8 @@ class First(unittest.TestCase):
         self.assertEqual([(line["type"], line["code"], line["numerics_code"]) for line in opened], [("fp32", 0, 0), ("bf16", 0, 0)])
         self.assertIn({"case": "libraries", "library": "libcudnn.so.9", "place": "SDTRAIN_CUDA_LIBRARIES", "version": 91900},
                       [{key: line[key] for key in line if key != "path"} for line in of["libraries"]])
-        self.assertEqual(of["numbers"], [{"case": "numbers", "not_run": "emulated"}])
+        why = {"emulated", "there was no nvcc when this was built"}
+        self.assertTrue(len(of["numbers"]) == 1 and of["numbers"][0]["not_run"] in why, of["numbers"])
 
         products = [line for line in of["cublaslt"] if line.get("ran")]
         self.assertGreater(len(products), 3)

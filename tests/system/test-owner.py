@@ -145,9 +145,14 @@ class Owner(LabCase):
         cluster.wait(job, "failed")
 
         cluster.ctl("job", "start", job["name"])  # no word about the folder: it stays the other's
-        until(lambda: cluster.status(job)["generation"] == 2, "another world")
+        until(lambda: cluster.status(job)["generation"] >= 2, "another world")
         cluster.wait(job, "failed")
-        self.assertIn("job heir of submission", cluster.status(job)["reason"])
+        status = cluster.status(job)
+        self.assertIn("job heir of submission", status["reason"])
+        causes = [i["cause"] for i in status["incidents"]]
+        self.assertEqual([causes[0], causes[-1]], ["not-owner"] * 2, causes)
+        if len(causes) > 2:  # seen once, under load
+            print("another world failed: %s\n%s" % (status["incidents"], cluster.story()), flush=True)
 
         cluster.ctl("job", "recover", job["name"], manifest)
         self.check_same(cluster.finish(job), self.reference, "recovered")

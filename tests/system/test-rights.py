@@ -40,7 +40,7 @@ class Rights(LabCase):
         cls.authority.issue("etcd", "etcd", "serverAuth,clientAuth", ["IP:127.0.0.1"])
         for name, user in (("root", "root"), ("controller", "sdtrain-prod-controller"), ("shared", "sdtrain-prod-node"),
                            ("operator", "sdtrain-prod-operator"), ("node1", "sdtrain-prod-node-node1"),
-                           ("node2", "sdtrain-prod-node-node2")):
+                           ("node2", "sdtrain-prod-node-node2"), ("anna", "anna")):
             cls.authority.issue(name, user, "clientAuth")
         cls.endpoint = "127.0.0.1:%d" % free_port()
         peer = "http://127.0.0.1:%d" % free_port()
@@ -89,7 +89,7 @@ class Rights(LabCase):
     def node(cls, name, user):
         cls.daemon("sdtraind", name, user, node=name, address="127.0.0.1", run_dir=cls.lab.path(name, "run"),
                    log_dir="/proc/self/cwd/%s/logs" % name, machine_id="%032x" % int(name[-1]), hang_floor_sec=60, lease_sec=4,
-                   kernel_log="off", drain_sec=1)
+                   kernel_log="off", drain_sec=1, allow_exec=True)
 
     @classmethod
     def etcdctl(cls, user, *arguments, stdin=None):
@@ -111,10 +111,10 @@ class Rights(LabCase):
             raise AssertionError("etcd-roles %s: %d\n%s" % (" ".join(arguments), done.returncode, done.stdout))
         return done.stdout
 
-    def ctl(self, *arguments, code=0):
+    def ctl(self, *arguments, code=0, user="operator"):
         names = {"etcd": "SDTRAIN_ETCD", "etcd_ca": "SDTRAIN_ETCD_CA", "etcd_cert": "SDTRAIN_ETCD_CERT",
                  "etcd_key": "SDTRAIN_ETCD_KEY"}
-        environment = {names[key]: value for key, value in self.as_user("operator").items()}
+        environment = {names[key]: value for key, value in self.as_user(user).items()}
         done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=300, cwd="/",
                               env=dict(self.lab.environment, SDTRAIN_CLUSTER=CLUSTER, **environment))
@@ -135,6 +135,41 @@ class Rights(LabCase):
 
     def wrong(self):
         return json.loads(self.ctl("cluster", "status", "-o", "json"))["wrong"]
+
+    def test_programs(self):
+        """Who lacks the right can neither submit, change nor swap a command."""
+        until(lambda: all("programs" in json.loads(self.etcdctl("root", "get", "--print-value-only", "/sdtrain/prod/nodes/" + n)[1])
+                          ["features"] for n in ("node1", "node2")), "nodes that may read programs")
+        folder = self.lab.path("programs")
+        os.makedirs(folder)
+
+        def job(command):
+            return {"name": "prog", "kind": "exec", "world": {"min": 1, "max": 1}, "recovery": {"max_failures_at_same_step": 1},
+                    "exec": {"command": ["sh", "-c", command], "dir": folder}}
+        file = self.lab.job_file(job("test -e may && touch ours"))
+        text = self.ctl("job", "start", "-f", file, code=1)
+        self.assertIn("etcd permits this user only with etcd-roles --programs", text)
+        key = "/sdtrain/prod/programs/prog"
+        for user in ("operator", "controller", "shared", "node1", "anna"):
+            self.denied(user, "put", key, "{}")
+        self.denied("node1", "put", "/sdtrain/prod/specs/prog", "{}")
+        self.roles("--programs", "root", fails=True)
+        self.assertIn("anna: as sdtrain-prod-operator", self.roles("--programs", "anna"))
+        self.roles()  # again: takes nothing away
+        self.ctl("job", "start", "-f", file, user="anna")
+        self.ctl("job", "wait", "prog", "--for", "failed", "--timeout", "60")
+        # An operator may write the spec. The nodes do not look at its command.
+        spec = json.loads(self.etcdctl("operator", "get", "--print-value-only", "/sdtrain/prod/specs/prog")[1])
+        spec["spec"] = json.dumps(job("touch theirs"))
+        self.assertEqual(self.etcdctl("operator", "put", "/sdtrain/prod/specs/prog", stdin=json.dumps(spec))[0], 0)
+        self.lab.write("programs/may", "")
+        self.ctl("job", "start", "prog")
+        self.ctl("job", "wait", "prog", "--for", "succeeded", "--timeout", "60")
+        self.assertEqual(sorted(os.listdir(folder)), ["may", "ours"])
+        self.assertIn("programs/prog stays", self.ctl("job", "delete", "prog"))
+        self.roles("--retire-programs", "anna")
+        self.denied("anna", "put", key, "{}")
+        self.assertEqual(self.etcdctl("anna", "get", "/sdtrain/prod/specs/none")[0], 0)
 
     def test_an_operators_context(self):
         """A context names all that an operator's sdctl needs, and doctor says that the role suffices."""

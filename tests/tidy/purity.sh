@@ -19,7 +19,7 @@ allows() {
     log_open | log_use_journal | log_set_*) return 1 ;;                # the process's log
     etcd_* | clock_* | log_* | fault | sd_event_add_time* | sd_event_source_* | sd_event_ref | sd_event_unref) return 0 ;;
     cluster_* | feed_* | journal_record_* | decision_log_* | rights_* | key_* | *_record_* | name_is_valid) return 0 ;;
-    node_knows | job_parse | job_free | secret_* | hash64_* | hash_* | memory_* | error_* | json_*) return 0 ;;
+    node_knows | job_parse_any | job_free | secret_* | hash64_* | hash_* | memory_* | error_* | json_*) return 0 ;;
     wire_* | process_* | rank_log_* | orphans_owner_tag | channel_* | timer_* | watchdog_*) return 0 ;; # replaced, as etcd is
     fence_is_due | occupant_judge) return 0 ;;
     exit_judge | exit_*_text | exit_code_class | plan_ranks | checkpoints_append | *_name | sigabbrev_np) return 0 ;;

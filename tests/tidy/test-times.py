@@ -119,8 +119,8 @@ class Tables(Case):
         for _ in range(2):  # the second time over the tables of the first
             self.assertEqual(self.times_("--figures").returncode, 0)
             text = (self.scratch / "docs/figures.md").read_text()
-            self.assertRegex(text, r"\A# Figures\n\n<!-- begin: ci-steps -->\n\n\| step(.*\n){6}\n<!-- end -->\n\ntext\n\n"
-                                   r"<!-- begin: ci-tests -->\n\n\| test (.*\n){22}\n<!-- end -->\nend\n\Z")
+            self.assertRegex(text, r"\A# Figures\n\n<!-- begin: ci-steps -->\n\nOn \d{4}-\d\d-\d\d:\n\n\| step(.*\n){6}\n<!-- end -->\n\ntext\n\n"
+                                   r"<!-- begin: ci-tests -->\n\nOn \d{4}-\d\d-\d\d:\n\n\| test (.*\n){22}\n<!-- end -->\nend\n\Z")
 
     def test_without_a_run(self):
         (self.folder / "steps").unlink()

@@ -39,6 +39,7 @@ typedef struct Kind {
     X("cordons", CordonRecord, cordon_record, cordon_fields)      \
     X("specs", SpecRecord, spec_record, spec_fields)              \
     X("desired", DesiredRecord, desired_record, desired_fields)   \
+    X("programs", ProgramRecord, program_record, program_fields)  \
     X("worlds", WorldRecord, world_record, world_fields)          \
     X("secrets", SecretRecord, secret_record, secret_fields)      \
     X("phases", PhaseRecord, phase_record, phase_fields)          \

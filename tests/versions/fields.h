@@ -5,10 +5,9 @@
  * must have the same value in the result. A member that the reader does not know is not an error; in a record the
  * member is kept.
  *
+ * Units: none. Threads: main only.
  * Ownership: fields_line() borrows; the objects given to fields_holds() stay the caller's.
- * Units:     none.
  * Errors:    functions that read print what is wrong, "<kind>: <path>: <what>", and return the number of errors.
- * Threads:   main only.
  */
 #pragma once
 
@@ -22,8 +21,8 @@ int fields_holds(const char *kind, const char *path, const json_t *then, const j
 /* Writes a text that differs for each field name, and for each element i of a list. */
 void fields_text(const char *name, int i, char *ret, size_t size);
 
-/* Writes every kind of record: once for each word of a choice, with all fields filled in, and once
- * without the optional fields. */
+/* Writes records of every kind: one for each value of a field with a choice of words, with all fields
+ * filled in, and one without the optional fields. */
 void records_write(void);
 /* Reads a line. Returns -1 if the line's kind is not a kind of record, else the number of errors.
  * newer: a newer version wrote the line, so unknown fields need to be kept only when the result is

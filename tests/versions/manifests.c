@@ -25,7 +25,7 @@ static int again(const char *path)
     assert(r == 0);
     _cleanup_json_ json_t *then = json_loads(text, 0, NULL), *now = json_loads(written, 0, NULL);
     (void)json_object_del(
-        then, "hash"); /* the hash changes when fields are added; reading has checked it */
+        then, "hash"); /* the hash changes when fields are added; reading has checked the hash */
     return fields_holds(path, "", then, now);
 }
 

@@ -101,7 +101,7 @@ static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
     assert_null(first->wire); /* the first request was given up */
     reply_keep_alive(77, 10, 2);
     reply_range(await_asked("Range"), 5, 2);
-    if (seen.n_renewed == 0) /* the answer went to the first request's witness */
+    if (seen.n_renewed == 0) /* reply_range() has answered the first request's witness */
         reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(clock_boottime_usec() < etcd_lease_deadline_usec(lease));
@@ -132,7 +132,7 @@ static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 100);
     for (int i = 0; i < 9; i++) {
-        const uint64_t term = i == 7 ? 2 : 3; /* only the answer of turn 7 is of the same term */
+        const uint64_t term = i == 7 ? 2 : 3; /* only turn 7 has both answers of the same term */
         reply_keep_alive(77, 100, 2);
         failed_usec = clock_boottime_usec();
         reply_range(await_asked("Range"), 5, term);
@@ -218,7 +218,7 @@ static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const Etc
 {
 }
 
-/* The member answers all other requests, so only the watch itself can show that it is silent. */
+/* The member answers all other requests, so only the watch itself can show that the watch is silent. */
 static void a_watch_that_says_nothing_is_begun_anew(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
@@ -340,8 +340,8 @@ static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
     assert_true(clock_boottime_usec() < ended_usec + USEC_PER_SEC / 2);
 }
 
-/* The token expired between the list and the watch, which etcd refuses as if the user had no right:
- * the watch gets a new token. */
+/* The token expires after the list. etcd then refuses the watch as if the user had no right, and the
+ * watch gets a new token. */
 static void a_watch_that_is_refused_gets_another_token(_unused_ void **state)
 {
     SeenEvents seen = {0};

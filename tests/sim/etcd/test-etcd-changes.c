@@ -142,8 +142,8 @@ static uint64_t fail_txn(void)
     return (clock_boottime_usec() - refused_usec) / USEC_PER_MSEC;
 }
 
-/* Each success, of the first write or of another value, sets the pause after failures back to the
- * shortest. */
+/* Each successful write, whether of the first value or of a changed value, resets the backoff to the
+ * shortest pause. */
 static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", NULL);
@@ -253,7 +253,7 @@ static void a_revision_of_many_keys_is_known(_unused_ void **state)
     assert_false(etcd_watch_knows(watch, "/p/0") || etcd_watch_knows(watch, "/p/c"));
 }
 
-/* The deletion of a key that was never shown does not make it known. */
+/* The deletion of a key that the watch never showed does not make the key known. */
 static void the_end_of_an_unknown_key_makes_none(_unused_ void **state)
 {
     AskedCall *stream = begin_watch("/p/b", NULL);

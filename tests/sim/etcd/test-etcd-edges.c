@@ -116,7 +116,7 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
 }
 
 /* Each refusal is tested on a client without a user, and on a client that gets a new token each
- * time. After two of the refusals the client requests another token. A refusal that stays is
+ * time. Two of these refusals make the client request another token. A refusal that stays is
  * reported. */
 static void a_refusal_that_stays_is_told(_unused_ void **state)
 {
@@ -329,7 +329,8 @@ static void a_call_that_nobody_answers_ends_at_its_deadline(_unused_ void **stat
     }
 }
 
-/* However many other requests begin meanwhile, a member may be silent for a third of the deadline. */
+/* The client leaves a member that is silent for a third of the deadline, however many other requests
+ * begin meanwhile. */
 static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
 {
     enum { READS = 18 };
@@ -374,7 +375,8 @@ static void a_client_that_waits_for_nothing_sleeps(_unused_ void **state)
     const uint64_t until_usec = loops_now_usec() + 60 * USEC_PER_SEC;
     while (loops_run(until_usec))
         n++;
-    assert_in_range(n, 0, 3); /* the last checks of whether the member is silent */
+    assert_in_range(n, 0,
+                    3); /* the client may still check a few times whether the member is silent */
 }
 
 /* ---- leases ---- */

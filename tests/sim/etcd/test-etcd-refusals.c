@@ -410,7 +410,8 @@ static void an_answer_that_says_no_leaves_no_member(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 2);
 }
 
-/* One member was down, which may be over in half a second; the other has no leader. */
+/* A member that was down may work again after half a second. So the client tries that member before
+ * the member that has no leader. */
 static void a_member_that_was_down_is_tried_before_one_without_a_leader(_unused_ void **state)
 {
     Seen seen;
@@ -458,7 +459,8 @@ static void reply_progress(void)
     reply(await_asked("Watch"), &progress.base);
 }
 
-/* There are no changes, but each request for progress is answered. */
+/* The client keeps a member that reports no changes, as long as the member answers each request for
+ * progress. */
 static void a_quiet_member_is_kept(_unused_ void **state)
 {
     open_client(answers_endpoints, NULL);
@@ -548,7 +550,7 @@ static void a_grant_that_fails_is_tried_ever_later(_unused_ void **state)
     reply_grant_of(77, 10);
     reply_keep_alive(77, 0, 2);
     reply_range(await_asked("Range"), 5, 2);
-    /* the pauses start again at the shortest */
+    /* the pauses start again at the shortest pause */
     refuse_and_expect_pauses("LeaseGrant", WIRE_UNKNOWN);
 }
 
@@ -566,7 +568,7 @@ static void a_candidate_that_is_refused_tries_ever_later(_unused_ void **state)
 {
     begin_election();
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);
-    /* with another lease the pauses start again at the shortest */
+    /* with another lease the pauses start again at the shortest pause */
     etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78);
     pass_usec(10 * USEC_PER_MSEC);
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);

@@ -54,8 +54,8 @@ static void assert_now(uint64_t wanted_usec)
                     wanted_usec + 20 * USEC_PER_MSEC);
 }
 
-/* Gives both answers to the awaited renewal. Returns the time at which the renewal was
- * requested. */
+/* Answers the keep-alive and the witness's read of the awaited renewal. Returns the time at which the
+ * renewal was requested. */
 static uint64_t renew(int64_t ttl_sec)
 {
     (void)await_asked("LeaseKeepAlive");
@@ -189,7 +189,7 @@ static void another_term_is_no_slowness(_unused_ void **state)
     assert_int_equal(all_calls("LeaseKeepAlive"), 1);
 }
 
-/* One of the two answers alone does not renew the lease, whichever answer it is. */
+/* Neither the answer of the keep-alive alone nor the answer of the witness's read alone renews the lease. */
 static void one_answer_of_two_renews_nothing(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);

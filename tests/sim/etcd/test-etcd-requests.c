@@ -287,6 +287,30 @@ static void a_member_says_how_it_is(_unused_ void **state)
     }
 }
 
+/* A member may echo the client's password in any text; no text of the status shows it. */
+static void a_status_hides_the_password(_unused_ void **state)
+{
+    EtcdStatus seen = {0};
+    char *errors[] = {(char *)"bad password secret"};
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__StatusResponse status = PB__STATUS_RESPONSE__INIT;
+    status.header = &header;
+    status.version = (char *)"3.5.9-secret";
+    status.n_errors = 1;
+    status.errors = errors;
+    etcd = etcd_free(etcd);
+    open_client(answers_endpoint, "node");
+    assert_int_equal(etcd_status(etcd, on_status, &seen, NULL), 0);
+    reply(await_asked("Status"), &status.base);
+    assert_string_equal(seen.version, "3.5.9-***");
+    assert_string_equal(seen.errors, "bad password ***");
+    status.version =
+        (char *)"a version of 28 characters. secret"; /* it is cut within the password */
+    assert_int_equal(etcd_status(etcd, on_status, &seen, NULL), 0);
+    reply(await_asked("Status"), &status.base);
+    assert_string_equal(seen.version, "a version of 28 characters. ***");
+}
+
 /* ---- the history ---- */
 
 static void on_told(_unused_ const EtcdHistory *was, const EtcdHistory *now, void *userdata)
@@ -373,7 +397,7 @@ static void each_request_is_counted_once(_unused_ void **state)
     (void)await_asked("LeaseKeepAlive");
     pass_usec(USEC_PER_SEC);
     reply_range(await_asked("Range"), 5, 2);
-    assert_int_equal(counted.n, 3); /* the witness is a part of the renewal */
+    assert_int_equal(counted.n, 3); /* the witness does not count as a request of its own */
     reply_keep_alive(77, 10, 2);
     assert_int_equal(counted.n, 4);
     assert_string_equal(counted.method, "LeaseKeepAlive");
@@ -399,6 +423,7 @@ int main(void)
         CASE(a_question_for_rights_writes_nothing),
         CASE(an_answer_of_another_cluster_is_another_history),
         CASE(a_member_says_how_it_is),
+        CASE(a_status_hides_the_password),
         CASE(each_request_is_counted_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-timers.c - tests timers that the loop refuses, when the client leaves a silent member,
- * a forbidden action in a handler, and that a call does not report the error of an earlier
- * request. */
+/* test-etcd-timers.c - the client's timers: a loop that refuses a timer, and the time after which the
+ * client leaves a silent member. Also tests a handler that frees the client, which is forbidden, and
+ * that a call does not report the error of an earlier request. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/loop.h"
@@ -79,7 +79,7 @@ static void what_has_no_timer_is_not_begun(_unused_ void **state)
     assert_int_equal(etcd_txn(etcd, NULL, 0, &get_a, 1, on_txn, NULL, NULL), -ENOMEM);
     loop_refuse_timer(event, 1);
     assert_int_equal(etcd_revoke(etcd, 77, on_txn, NULL, NULL), -ENOMEM);
-    /* timer 1 is the lease's, timer 2 is that of its first request */
+    /* timer 1 is the lease's own, timer 2 is the timer of the lease's first request */
     for (unsigned n = 1; n <= 2; n++) {
         loop_refuse_timer(event, n);
         assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), -ENOMEM);

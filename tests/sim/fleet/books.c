@@ -139,6 +139,8 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         strstr(job->phase.reason, "not-owner") && !strstr(job->phase.reason, TRAINERS_OTHER_OWNER))
         books_break("owner", "%s has another owner, and nobody says which: %s", name,
                     job->phase.reason);
+    if (by != BY_HAND && job->phase.phase == PHASE_SUCCEEDED && old.phase != PHASE_SUCCEEDED)
+        trainers_check_finished(name, job->phase.generation);
     if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
@@ -155,6 +157,8 @@ static void note_world(const ServerChange *change, const char *name, Author by)
     if (world_record_decode(change->key, change->value, change->n_value, &world, NULL) < 0)
         return;
     job->generation = world.generation;
+    if (by != BY_HAND)
+        trainers_check_shares(name, &world);
     world_record_clear(&world);
 }
 
@@ -191,6 +195,8 @@ static void note_cordon(const ServerChange *change, const char *name)
     if (!change->value ||
         cordon_record_decode(change->key, change->value, change->n_value, &node->cordon, NULL) < 0)
         node->cordon = (CordonRecord){0};
+    for (size_t i = 0; i < node->cordon.n_causes; i++)
+        trainers_check_strike(&node->cordon.causes[i]);
 }
 
 static void note_desired(int64_t revision, const ServerChange *change, const char *name, Author by)
@@ -220,7 +226,7 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
         note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
-    /* after a change by hand, the books keep their commits */
+    /* after a change by hand, the books keep the commits that they have noted before */
     else if (kind == KEY_CHECKPOINTS && by != BY_HAND)
         note_commits(change, name);
     else if (kind == KEY_NODES)
@@ -268,7 +274,7 @@ void books_trained(const char *name, const char *submission, int64_t generation,
     JobBooks *job = job_of(name);
     mix(&step, sizeof(step));
     if (strcmp(job->submission, submission) != 0 || generation < job->trained_generation)
-        return; /* a rank of an unreachable world, which cannot commit */
+        return; /* the rank's world cannot be reached any more, and so cannot commit */
     job->trained_generation = generation;
     job->trained_usec = loops_now_usec();
 }

@@ -27,13 +27,14 @@ typedef struct JobBooks {
     char submission[SUBMISSION_BYTES]; /* the submission of the spec */
     PhaseRecord phase;
     int64_t spec_created; /* create revision of the spec; 0: there is none */
-    /* the spec was last changed by hand; if it is put back, the job is still the same */
+    /* the spec was last changed by hand; a person who puts the spec back keeps the submission */
     bool spec_by_hand;
     int64_t born; /* revision at which the submission was made */
     /* word_revision: the revision of a person's newest desired state */
     int64_t phase_revision, word_revision;
     int64_t generation; /* generation of the job's newest world; 0: no world */
-    /* the world's record was last changed by hand: its ranks may begin where it first began */
+    /* the world's record was last changed by hand, so the ranks may resume from the checkpoint from
+     * which that world first resumed */
     bool world_by_hand;
     int64_t committed; /* the newest committed step that counts; 0: no step */
     int64_t trained_generation;
@@ -43,10 +44,10 @@ typedef struct JobBooks {
 typedef struct NodeBooks {
     char name[NODE_NAME_MAX + 1];
     bool is_there; /* the node's own record exists */
-    /* since when that record is missing: removed, or overwritten by a stranger */
+    /* since when the node's own record is missing: removed, or overwritten by a stranger */
     uint64_t gone_usec;
     bool is_forged;      /* a stranger's record is in the place of the node's record */
-    uint64_t empty_usec; /* since when there is no record of the node at all, if there is none */
+    uint64_t empty_usec; /* since when there is neither a record of the node nor a forged record */
     int64_t lease;       /* the last lease of the node's own record */
     CordonRecord cordon;
 } NodeBooks;

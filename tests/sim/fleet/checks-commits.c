@@ -44,8 +44,8 @@ static bool is_named(const CheckpointsRecord *record, int manifest)
     return false;
 }
 
-/* If a commit's record is removed before its leader has read it, no program knows the commit; only
- * the folder has it. */
+/* Marks the commits that were removed from the record before the leader had read the record. No
+ * program knows such a commit; only the checkpoint folder has its checkpoint. */
 static void note_unknown(Ledger *job, const CheckpointsRecord *record)
 {
     for (int i = 0; job->broken_commits && i < job->n_booked; i++)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checks-internal.h - declarations for all files of the checks; see checks.h.
  *
+ * Units: as checks.h. Errors: books_break(). Threads: one.
  * Ownership: checks.c has the ledgers; pointers to them are valid until checks_close().
- * Units:     as checks.h.
- * Errors:    books_break().
- * Threads:   one.
  */
 #pragma once
 
@@ -25,9 +23,9 @@ typedef struct Booked { /* a committed checkpoint, whatever happened to its reco
 
 typedef struct Ledger { /* the ledger of a job, found by its name */
     char name[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
-    int n_grains, max_failures, patience_sec; /* from the job file */
+    int n_grains, per_node, max_failures, patience_sec; /* from the job file */
     bool needs_gpu;
-    DesiredRecord word; /* a person's newest desired state, and its revision */
+    DesiredRecord word; /* a person's newest desired state; word_revision: its revision */
     int64_t word_revision;
     uint64_t pending_usec;  /* since when the phase is pending; 0: the phase is not pending */
     int64_t world_revision; /* revision of the newest world that a leader wrote */
@@ -35,7 +33,7 @@ typedef struct Ledger { /* the ledger of a job, found by its name */
     char resized[RECORD_TEXT_MAX + 1];
     int64_t resized_generation;
     JobPhase phase;                  /* the phase that a leader last wrote */
-    bool broken_world, broken_phase; /* the record was changed by hand since a leader wrote it */
+    bool broken_world, broken_phase; /* changed by hand since a leader last wrote the record */
     bool broken_commits;             /* the checkpoints record was changed by hand at any time */
     /* visible_step: the newest step that was ever in etcd; visible_before: its value at the last
      * failure */
@@ -47,7 +45,7 @@ typedef struct Ledger { /* the ledger of a job, found by its name */
     /* times of the last commit, and of the first failed save since then */
     uint64_t committed_usec, failing_usec;
     char trouble[RECORD_INCIDENT_MAX + 1]; /* the open incident about failures of the job's store */
-    uint64_t trouble_usec;                 /* failing_usec when that incident was opened */
+    uint64_t trouble_usec;                 /* failing_usec when the incident `trouble` was opened */
     Booked booked[BOOKED_COMMITS_MAX];     /* the commits, oldest first */
     int n_booked;
 } Ledger;
@@ -64,8 +62,8 @@ typedef struct Told { /* what a controller has read about a job since its start 
     char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision, word_revision;
     int64_t went_generation; /* the newest generation that was told to go */
-    /* when the controller read the newest desired state, and when it read that went_generation was
-     * told to go */
+    /* word_usec: when the controller read the newest desired state; went_usec: when the controller
+     * read that went_generation was told to go */
     uint64_t word_usec, went_usec;
     CommitMark committed;
 } Told;
@@ -111,7 +109,7 @@ static inline bool is_written(const Writing *w, KeyKind kind, const char *name)
     return e && e->changes && e->after.there;
 }
 /* Returns what the writing controller has read, since its start, about the present submission of
- * the job; NULL if it has read only of another submission. */
+ * the job; NULL if the controller has read only of another submission. */
 const Told *told_of(const Writing *w, const Ledger *job);
 
 /* ---- checks-time.c ---- */

@@ -74,10 +74,11 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
 }
 
 static struct { /* the last hold that began */
-    /* false: the hold began before its incident, and most of its nodes have returned since */
+    /* false: the hold began before its incident was opened, so that less than nine TTL of the hold are
+     * left, and its end is not checked */
     bool is_whole;
     uint64_t usec;
-    /* the leader's revision when it decided; the incident's name contains this revision */
+    /* the leader's revision when the hold began; the incident's name contains this revision */
     int64_t revision;
 } hold;
 
@@ -131,14 +132,23 @@ void checks_loss(const Writing *w, const Entry *e)
 
 /* ---- the queue ---- */
 
+/* A node tells that it runs programs once etcd has answered that it may read them, so a node that has just come back
+ * is open to trainers first. */
+static int slots_for(const Ledger *job, const NodeRecord *node)
+{
+    if (job->per_node > 0 && !node_knows(node, FEATURE_PROGRAMS))
+        return 0;
+    return job->needs_gpu ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+}
+
 static int usable(const Ledger *job, const NodeRecord *node)
 {
-    const int n = job->needs_gpu ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+    const int n = slots_for(job, node);
     const uint64_t bad = (node->lost_slots | node->bad_slots) & ((UINT64_C(1) << n) - 1);
     return n - __builtin_popcountll(bad);
 }
 
-/* Returns how many open slots for the job the leader had read of when it decided. */
+/* Returns how many slots were open for the job in the records up to seen_revision. */
 static int open_slots(const Writing *w, const Ledger *job, int64_t seen_revision)
 {
     int slots = 0;
@@ -179,13 +189,16 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }
 
-/* Returns whether the world takes a slot that the other job could use, on a node without a cordon. */
-static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *world)
+/* Returns whether the world takes a slot that the other job could use, on a node without a cordon, as the leader knew
+ * the node. */
+static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *world,
+                     int64_t seen_revision)
 {
     for (size_t i = 0; i < world->n_runs; i++) {
-        const NodeRecord *node = entry_before(history_find(w->h, KEY_NODES, world->runs[i].node));
+        const Entry *e = history_find(w->h, KEY_NODES, world->runs[i].node);
         const Entry *cordon = history_find(w->h, KEY_CORDONS, world->runs[i].node);
-        const int n = node ? MIN(other->needs_gpu ? node->n_gpus : 64, node->n_slots) : 0;
+        const NodeRecord *node = entry_before(e);
+        const int n = node && e->before.revision <= seen_revision ? slots_for(other, node) : 0;
         if (n > 0 && (!cordon || !cordon->before.there) &&
             (int)__builtin_ctzll(world->runs[i].slots) < n)
             return true;
@@ -193,8 +206,8 @@ static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *w
     return false;
 }
 
-/* Checks that no job starts before another job that has waited long, has precedence and could run
- * on one of the slots. */
+/* Checks that `job` does not start before another job that has waited long, has precedence and could
+ * run on one of the slots that `job` gets. */
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 {
     const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
@@ -207,7 +220,8 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
         if (other == job || !goes_before(w, other->name, job->name))
             continue;
         const uint64_t since = waits_since(w, other, phase->tried_revision);
-        if (since && loops_now_usec() > since + patience && world && takes_of(w, other, world))
+        if (since && loops_now_usec() > since + patience && world &&
+            takes_of(w, other, world, phase->tried_revision))
             books_break("queue", "%s starts before %s, which has waited for %.1f s", job->name,
                         other->name, (double)(loops_now_usec() - since) / 1e6);
     }

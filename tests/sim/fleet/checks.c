@@ -124,8 +124,11 @@ static void note_spec(const Writing *w, const Entry *e)
     _cleanup_json_ json_t *file = json_loads(spec->spec, 0, NULL);
     const json_t *train = json_object_get(file, "train"),
                  *recovery = json_object_get(file, "recovery");
-    const char *device = json_string_value(json_object_get(train, "device"));
+    const json_t *exec = json_object_get(file, "exec");
+    const char *device = json_string_value(json_object_get(exec ? exec : train, "device"));
     job->n_grains = (int)json_integer_value(json_object_get(train, "global_batch"));
+    job->per_node =
+        (int)json_integer_value(json_object_get(json_object_get(file, "world"), "per_node"));
     job->max_failures =
         (int)json_integer_value(json_object_get(recovery, "max_failures_at_same_step"));
     job->patience_sec = (int)json_integer_value(json_object_get(recovery, "store_patience_s"));
@@ -145,7 +148,7 @@ static int forgiven_at_most(const Ledger *job)
     return n;
 }
 
-/* How a lost world is counted: as one of the K failures, as lost to the store, or as lost to a
+/* How a lost world is counted: as one of at most max_failures failures, as lost to the store, or as lost to a
  * commit that is struck out while another commit still counts. */
 enum { LOST_ONE, LOST_TO_STORE, LOST_TO_COMMIT };
 
@@ -160,8 +163,8 @@ static int cost_of_failure(const Writing *w, const char *job, const char *cause)
     return goes_back ? LOST_TO_COMMIT : LOST_ONE;
 }
 
-/* Counts a failure. The ledger may know of more failures than the leader has read, so the check allows twice the
- * number. Between two counted failures, at most as many commits can be struck out as a record has. */
+/* Counts a failure. The ledger may know of more failures than the leader has read, so the check allows twice
+ * max_failures. Between two counted failures, at most RECORD_COMMITS_MAX commits can be struck out. */
 static void count_failure(const Writing *w, Ledger *job, int cost)
 {
     const CheckpointsRecord *commits = entry_before(history_find(w->h, KEY_CHECKPOINTS, job->name));
@@ -203,8 +206,8 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* Checks a resize: it moves the number of ranks towards the wanted number, and not beyond it, even
- * if the plan has changed since. If a leader puts a phase back, the phase may repeat a resize that
+/* Checks a resize: the number of ranks moves towards the wanted number, and not beyond that number,
+ * even if the plan has changed since. If a leader puts a phase back, the phase may repeat a resize that
  * was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
@@ -215,7 +218,11 @@ static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase
         return;
     job->resized_generation = phase->generation;
     (void)snprintf(job->resized, sizeof(job->resized), "%s", phase->reason);
-    const int wanted = MIN(desired->target ? desired->target : desired->max, job->n_grains);
+    int wanted = desired->target ? desired->target : desired->max;
+    if (job->per_node > 0) /* a program: the wish counts in whole nodes */
+        wanted = MAX(wanted - wanted % job->per_node, job->per_node);
+    else
+        wanted = MIN(wanted, job->n_grains);
     if (wanted == from || (wanted > from) != (to > from) || to < MIN(wanted, from))
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
 }
@@ -275,7 +282,7 @@ static void check_phase(const Writing *w, const Entry *e)
         note_mark(phase->submission, phase->generation, false);
     if (phase->leave && (!old->leave || old->generation != phase->generation))
         note_mark(phase->submission, phase->generation, true);
-    /* if there was no readable phase before, the leader only puts the phase back */
+    /* A leader that finds no readable phase only puts the phase back, and asks for nothing new. */
     const bool asked = phase->leave && !old->leave && before;
     if (before && phase->phase == PHASE_RUNNING && old->phase != PHASE_RUNNING)
         checks_first_step(w, job, old, phase);
@@ -412,7 +419,7 @@ static void check_change(const Writing *w, const Entry *e)
     if (e->after.by_hand)
         note_vandal(e);
     checks_removal(w, e);
-    /* a desired state counts, whoever wrote it */
+    /* Changes by hand are not checked, except of specs and of desired states, which count whoever wrote them. */
     if (e->after.by_hand && e->kind != KEY_SPECS && !(e->kind == KEY_DESIRED && entry_after(e)))
         return;
     switch (e->kind) {

@@ -4,9 +4,10 @@
  * The checks are outside of the simulated programs: they see each transaction before it is applied, the events that
  * each controller reads, and what trainers do. Rules that need only records are in tests/history/rules.h.
  *
- * checks.c I1, I7, I10, resize, foreign: the rules for each kind of record checks-time.c absence, hold, queue, heard:
- * when a leader may act checks-lost.c what a leader puts back and removes, and its changes of cordons checks-commits.c
- * I3, I4, I9, lost: each commit is complete, continues the last commit, and is never lost
+ *   checks.c          I1, I7, I10, resize, foreign: the rules for each kind of record
+ *   checks-time.c     absence, hold, queue, heard: when a leader may act
+ *   checks-lost.c     what a leader puts back and removes, and its changes of cordons
+ *   checks-commits.c  I3, I4, I9, lost: each commit is complete, continues the last commit, and is never lost
  *
  * Ownership: checks_open() makes the only checks of a simulation, checks_close() frees them.
  * Units:     steps, generations, revisions; controllers and nodes are counted from 0.
@@ -65,10 +66,9 @@ uint64_t checks_committed_usec(const char *job);
 
 typedef struct ChecksCounts {
     uint64_t n_struck_out; /* worlds that ended because of a commit that was then struck out */
-    uint64_t n_failures, n_leaves,
-        /* the numbers of incidents that ended a world, of worlds that were told to leave, of
-         * leaders' terms */
-        n_terms;
+    /* n_failures: incidents that ended a world; n_leaves: worlds that were told to leave; n_terms:
+     * terms of leaders */
+    uint64_t n_failures, n_leaves, n_terms;
 } ChecksCounts;
 
 ChecksCounts checks_counts(void);

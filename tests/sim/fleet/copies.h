@@ -4,11 +4,10 @@
  * The newest COPIES_MAX values are kept: of records that no program writes again by itself (specs, desired, worlds,
  * phases, checkpoints, cordons), and of nodes' records, for the faults that forge them.
  *
+ * Units: revisions. Threads: one.
  * Ownership: copies_open() makes the only copies of a simulation, copies_close() frees them. A Copy is valid until the
  *            next change.
- * Units:     revisions.
  * Errors:    NULL: there is no copy.
- * Threads:   one.
  */
 #pragma once
 

@@ -2,10 +2,8 @@
 /* faults-internal.h - declarations for all files of faults: draws of random numbers, and delayed
  * actions.
  *
+ * Units: as faults.h. Errors: none. Threads: one.
  * Ownership: faults.c frees the delayed actions.
- * Units:     as faults.h.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 
@@ -14,6 +12,10 @@
 /* Returns the schedule in progress. */
 const Play *faults_play(void);
 bool faults_are_healed(void);
+
+void play_draw_job(Play *ret, int job);
+/* Lets some of the jobs run programs of others. */
+void play_draw_programs(Play *ret);
 
 /* Draws a duration, from a moment to several TTL. */
 uint64_t faults_some_while(void);

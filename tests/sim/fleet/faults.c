@@ -375,7 +375,7 @@ static void cut_node_from_store(void)
 
 static void on_store_back(_unused_ int whom)
 {
-    /* after the healing the store works again, and outage.c may have made it fail once more */
+    /* The healing has ended this store outage already, and outage.c may have begun another one. */
     if (!is_healed)
         manifests_lose(false);
 }
@@ -526,28 +526,6 @@ static void on_stranger(int node)
 
 /* ---- drawing a schedule from a seed ---- */
 
-static void draw_job(Play *ret, int job)
-{
-    /* each name is a prefix of the next */
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"};
-    const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
-              max = 1 + below(slots);
-    ret->jobs[job] =
-        (FleetJob){.name = names[job],
-                   .min = min,
-                   .max = MAX(min, max),
-                   .max_failures = 2 + below(9),
-                   .grow_interval_sec = 10 * below(3),
-                   .store_patience_sec = 20 * below(4),
-                   .priority = job == 1,
-                   .plan = {.steps = chance(200) ? 20 + below(200) : INT64_C(1000000000),
-                            .save_steps = 2 + below(20),
-                            .step_usec = between(MSEC(100), MSEC(800)),
-                            .save_usec = between(MSEC(20), SEC(2)),
-                            .restore_usec = between(MSEC(50), SEC(1)),
-                            .ahead_usec = between(0, SEC(8))}};
-}
-
 void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
 {
     static const int ttls[] = {2, 2, 3, 5};
@@ -576,19 +554,21 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     /* after the healing, all jobs must be able to run */
     ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots);
     for (int i = 0; i < ret->n_jobs; i++)
-        draw_job(ret, i);
+        play_draw_job(ret, i);
     if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need GPUs */
         fleet->gpu_key = its_seed;
         for (int i = 0; i < ret->n_jobs; i++)
             ret->jobs[i].plan.needs_gpu = chance(667);
     }
+    if (its_seed % 7 == 2)
+        play_draw_programs(ret);
     for (int i = 0; its_seed % 7 == 3 && i < ret->n_jobs; i++) {
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
-    /* computed, not drawn, so that the schedules of other seeds stay the same */
+    /* leaks and has_stranger are computed, not drawn: the schedules of other seeds stay the same */
     ret->leaks = its_seed % 16 == 9;
-    ret->has_stranger = its_seed % 9 == 4; /* computed, not drawn, for the same reason */
+    ret->has_stranger = its_seed % 9 == 4;
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));

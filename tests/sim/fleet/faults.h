@@ -2,10 +2,9 @@
 /* faults.h - a schedule of a fleet: the options drawn from its seed, the faults that strike, and the healing at the
  * end.
  *
+ * Errors: none. Threads: one.
  * Ownership: there is one schedule at a time; the fleet is open while faults strike.
  * Units:     *_usec is virtual time.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fleet-internal.h - declarations for fleet.c, leaders.c and people.c.
  *
+ * Errors: none. Threads: one.
  * Ownership: people_open() makes what people_close() frees. The caller owns the loop and the client of a process.
  * Units:     machines as fleet_machine() counts them.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 

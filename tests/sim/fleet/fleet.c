@@ -320,7 +320,7 @@ static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool 
 
 static void on_doctor(_unused_ void *userdata, _unused_ const RequestRecord *request) {}
 
-/* Returns the number of GPUs. It is drawn anew for each machine that follows another under a node's name. */
+/* Returns the number of GPUs. The number is drawn anew for each machine that gets the node's name. */
 static int draw_gpus(const Node *n)
 {
     if (!options.gpu_key)
@@ -356,6 +356,8 @@ static void configure(Node *n)
                                .startup_sec = options.startup_sec,
                                .save_sec = options.save_sec,
                                .trainer = "/sdtrainer",
+                               .runner = "/sdtrain-exec",
+                               .allow_exec = true,
                                .run_dir = "/run/lab",
                                .state_dir = "/state"};
     (void)snprintf(n->config.node, sizeof(n->config.node), "n%d", n->number);
@@ -383,6 +385,7 @@ void fleet_start_daemon(int number)
     n->ranks = (RankNeeds){.process = {.event = n->loop, .cgroups = &n->cgroups},
                            .environment = environment,
                            .trainer = &trainer,
+                           .runner = &trainer,
                            .is_other_child = is_other_child};
     const ManagerNeeds needs = {.config = &n->config,
                                 .timers = &n->timers,

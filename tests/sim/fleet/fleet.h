@@ -62,12 +62,13 @@ void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revisio
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
 /* Adds a stranger: a client that keeps a lease and has the right to write nodes' records. */
 void fleet_let_stranger_in(void);
-/* Ends the stranger's lease, and so removes the stranger's record, for whose end a daemon waits. */
+/* Ends the stranger's lease, so etcd removes the stranger's record. A daemon waits until that record
+ * is gone. */
 void fleet_send_stranger_away(void);
 /* Makes the stranger write the node's record, as if it were a later incarnation of the node's
  * daemon, with the verdict "isolate". */
 void fleet_forge_node(int node);
-/* Returns whether a request of one of these people has not been answered yet. */
+/* Returns whether a transaction of people has not been answered yet. */
 bool fleet_people_wait(void);
 
 /* Reads a record from etcd as sdctl does; NULL: there is no such record. The caller frees the text.

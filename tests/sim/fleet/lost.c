@@ -91,7 +91,7 @@ static const Copy *older_copy(KeyKind kind, const char *name)
 }
 
 /* Returns whether the old phase would make the job active although the job is at rest. A leader
- * that has not read of the job's rest cannot know that other jobs may use its slots by now
+ * that has not read of the job's rest cannot know that other jobs may use the job's slots by now
  * (tests/sim/README.md). */
 static bool is_active_again(const Copy *copy, const char *name)
 {
@@ -138,7 +138,7 @@ void lost_strike(void)
         fleet_put_by_hand(kind, name, now->revision, NULL);
     else if (how == 1)
         damage(kind, name, now);
-    /* no leader could read which slots such a world has: tests/sim/README.md */
+    /* a later version's world is never written: no leader could read its slots (tests/sim/README.md) */
     else if (kind != KEY_WORLDS)
         make_foreign(kind, name, now);
 }

@@ -3,10 +3,9 @@
  *
  * A checkpoint appears completely or not at all. Each submission of a job has its own folder.
  *
+ * Units: steps. Threads: one.
  * Ownership: manifests_open() makes the only store of a simulation, manifests_close() frees it.
- * Units:     steps.
  * Errors:    manifests_put() returns -1 while the store is out.
- * Threads:   one.
  */
 #pragma once
 

@@ -44,8 +44,8 @@ static bool is_up(void *its, size_t member) { return server_is_up(its, member); 
 static void advance(void *its, uint64_t now_usec) { server_advance(its, now_usec); }
 static uint64_t next_usec(void *its) { return server_next_usec(its); }
 
-/* The server is created before the network, whose random numbers it could use, so it draws its
- * own. */
+/* The server has its own random numbers. It cannot draw from the network, because the server is
+ * created before the network. */
 static uint64_t server_draws;
 static uint64_t draw_for_server(_unused_ void *userdata)
 {

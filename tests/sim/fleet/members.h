@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* members.h - the model of an etcd cluster (server/server.h), connected to the simulated network (seams/wire.h).
  *
+ * Errors: none. Threads: one.
  * Ownership: members_open() makes the only network and server of a simulation, which members_close() frees after every
  *            client.
  * Units:     members and machines are counted from 0.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 

@@ -21,7 +21,8 @@ enum {
     /* how long a job may take to save after the store's return, in addition to the interval of
      * saves */
     CAUGHT_UP_SEC = 10,
-    /* the last answer may be as old as a renewal, and a daemon checks once a second */
+    /* A daemon's last answer may be as old as the interval between renewals when etcd falls silent,
+     * and a daemon compares the time with fence_sec only once a second. */
     FENCE_SLACK_SEC = 2
 };
 
@@ -91,7 +92,8 @@ void outage_run(const Play *play)
     const ChecksCounts before = checks_counts();
     for (int i = 0; i < play->n_jobs; i++) {
         const TrainerPlan *plan = &play->jobs[i].plan;
-        quiescent[i] = is_quiescent(&play->jobs[i]);
+        /* a program has no samples of ours to wait for, and reports no failed save */
+        quiescent[i] = !plan->program && is_quiescent(&play->jobs[i]);
         all_quiescent &= quiescent[i];
         if (quiescent[i])
             ahead_usec = MIN(ahead_usec, plan->ahead_usec);
@@ -101,16 +103,17 @@ void outage_run(const Play *play)
     if (ahead_usec == UINT64_MAX)
         return;
     fleet_say("only the store goes away");
-    ahead_usec += SEC(1); /* a rank with more samples read ahead may not wait long enough */
+    /* check_known() skips a job that reads more samples ahead: that job may not wait for the store
+     * long enough to be reported */
+    ahead_usec += SEC(1);
     manifests_lose(true);
     fleet_run(loops_now_usec() + ahead_usec + SEC(KNOWN_SEC));
     if (books_broken())
         return;
+    /* The check is skipped if a world was told to leave: a job that saves and then leaves reports no
+     * trouble. */
     if (checks_counts().n_leaves == before.n_leaves)
-        check_known(play, quiescent,
-                    /* skipped if a world was told to leave, because a job that saves before it
-                     * leaves reports nothing */
-                    ahead_usec);
+        check_known(play, quiescent, ahead_usec);
     fleet_say("the store is back");
     manifests_lose(false);
     const uint64_t back_usec = loops_now_usec();

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAVE_STEPS = 10, WRITES_MAX = 4, STRANGER_SEC = 20 };
+enum { PROGRESS_SEC = 30, SAVE_STEPS = 10, WRITES_MAX = 4, STRANGER_SEC = 20 };
 
 static sd_event *loop;
 static Etcd *admin;
@@ -55,10 +55,29 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
     return desired_record_encode(&desired, NULL);
 }
 
-static char *spec_text(const FleetJob *job, const char *submission)
+static char *program_file(const FleetJob *job)
 {
-    SpecRecord spec = {.submitted_usec = 1};
-    _cleanup_free_ char *file = memory_format(
+    return memory_format(
+        "{\"name\":\"%s\",\"kind\":\"exec\",\"world\":{\"min\":%d,\"max\":%d,\"per_node\":%d},"
+        "\"exec\":{\"command\":[\"train\"],\"dir\":\"/d\",\"device\":\"%s\"},"
+        "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
+        "\"store_patience_s\":%d,\"progress_s\":%d},"
+        "\"checkpoint\":{\"uri\":\"file:///c\"}}",
+        job->name, job->min, job->max, job->plan.per_node, job->plan.needs_gpu ? "cuda" : "cpu",
+        job->max_failures, job->grow_interval_sec, job->store_patience_sec, PROGRESS_SEC);
+}
+
+static char *program_text(const FleetJob *job, const char *submission)
+{
+    _cleanup_free_ char *file = program_file(job);
+    ProgramRecord program = {.file = file};
+    (void)snprintf(program.submission, sizeof(program.submission), "%s", submission);
+    return program_record_encode(&program, NULL);
+}
+
+static char *train_file(const FleetJob *job)
+{
+    return memory_format(
         "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
         "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
         "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
@@ -69,6 +88,14 @@ static char *spec_text(const FleetJob *job, const char *submission)
         job->name, job->min, job->max, job->max, (long long)job->plan.steps,
         job->plan.needs_gpu ? ",\"device\":\"cuda\"" : "", job->max_failures,
         job->grow_interval_sec, job->store_patience_sec);
+}
+
+static char *spec_text(const FleetJob *job, const char *submission)
+{
+    SpecRecord spec = {.submitted_usec = 1};
+    _cleanup_free_ char *file = job->plan.program ? program_file(job) : train_file(job);
+    if (job->plan.program)
+        spec.program = hash_bytes(file, strlen(file));
     spec.spec = file;
     (void)snprintf(spec.submission, sizeof(spec.submission), "%s", submission);
     return spec_record_encode(&spec, NULL);
@@ -76,19 +103,22 @@ static char *spec_text(const FleetJob *job, const char *submission)
 
 void fleet_submit_job(const FleetJob *job)
 {
-    char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    char key[5][KEY_MAX], submission[SUBMISSION_BYTES];
     const JobBooks *books = books_job(job->name);
     (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    /* A job whose spec was lost keeps its old submission: a real job would find it in the job's
-     * folder. */
-    _cleanup_free_ char *text =
-        spec_text(job, books->spec_by_hand ? books->submission : submission);
+    /* A job whose spec was lost keeps its old submission, which would be found in the real job's
+     * checkpoint folder. */
+    const char *its = books->spec_by_hand ? books->submission : submission;
+    _cleanup_free_ char *text = spec_text(job, its), *program = program_text(job, its);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
-        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish}};
+        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish},
+        {.kind = ETCD_PUT,
+         .key = key_of(CLUSTER, KEY_PROGRAMS, job->name, key[4]),
+         .value = program}};
     const EtcdCompare guards[] = {
         /* the job's name is not in use */
         {ops[0].key, ETCD_MOD_REVISION, 0},
@@ -97,18 +127,23 @@ void fleet_submit_job(const FleetJob *job)
         {key_of(CLUSTER, KEY_PHASES, job->name, key[3]), ETCD_MOD_REVISION, 0}};
     fleet_say("user: submits %s", job->name);
     trainers_plan(job->name, &job->plan);
-    write_all(BOOKS_BY_PERSON, guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+    write_all(BOOKS_BY_PERSON, guards, ELEMENTSOF(guards), ops, job->plan.program ? 3 : 2);
 }
 
 void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision)
 {
     char key[KEY_MAX];
     _cleanup_free_ char *text = spec_text(job, submission);
+    char program_key[KEY_MAX];
+    _cleanup_free_ char *program = program_text(job, submission);
     const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key), ETCD_MOD_REVISION,
                                revision};
-    const EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = text};
+    const EtcdOp ops[] = {{.kind = ETCD_PUT, .key = key, .value = text},
+                          {.kind = ETCD_PUT,
+                           .key = key_of(CLUSTER, KEY_PROGRAMS, job->name, program_key),
+                           .value = program}};
     fleet_say("user: gives the file of %s back", job->name);
-    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
+    write_all(BOOKS_BY_PERSON, &guard, 1, ops, job->plan.program ? 2 : 1);
 }
 
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value)

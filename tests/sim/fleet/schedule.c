@@ -29,8 +29,9 @@ static bool is_well(const FleetJob *job)
     if (books->phase.phase == PHASE_SUCCEEDED)
         return true;
     if (books->phase.phase == PHASE_FAILED &&
-        strstr(books->phase.reason, "no checkpoint of the job verifies"))
-        return true; /* the job has failed for good, because no checkpoint is left */
+        (strstr(books->phase.reason, "no checkpoint of the job verifies") ||
+         (job->plan.program && strstr(books->phase.reason, "record-lost: "))))
+        return true; /* the job has failed for good: no checkpoint is left, or a person must name one */
     return books->phase.phase == PHASE_RUNNING &&
            books->trained_generation == books->phase.generation &&
            loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);
@@ -117,8 +118,9 @@ static void give_shares(Play *play)
     const int share = play->fleet.n_nodes * play->fleet.n_slots / play->n_jobs;
     for (int i = 0; i < play->n_jobs; i++) {
         FleetJob *job = &play->jobs[i];
-        job->max = CLAMP(job->max, 1, MAX(share, 1));
-        job->min = 1;
+        const int least = MAX(job->plan.per_node, 1);
+        job->max = CLAMP(job->max, least, MAX(share - share % least, least));
+        job->min = least;
         lost_give_back(job);
         if (books_job(job->name)->has_spec)
             fleet_want(job, DESIRED_RUNNING, 0);

@@ -361,8 +361,8 @@ static int split(char *line, char *ret[COLUMNS + 1])
     return n;
 }
 
-/* Returns whether the result agrees with the cell; bound_sec is added to the cell's time. "-" in a
- * cell: the outcome is the same as without a request. */
+/* Returns whether the result agrees with a cell of the page's table; bound_sec is added to the cell's
+ * time. A cell "-" means: the outcome is the same as without a request. */
 static bool says(const char *cell, const Result *result, const Result *without, int bound_sec)
 {
     char what[CELL_BYTES] = "";

@@ -46,6 +46,8 @@ bool trainer_hang(int node, int slot)
     Trainer *t = trainer_at(node, slot);
     if (t)
         t->hangs = true;
+    if (t)
+        program_hangs(t);
     return t;
 }
 
@@ -66,6 +68,8 @@ bool trainer_cling(int node, int slot, bool clings)
         return false;
     t->clings = clings;
     t->hangs |= clings;
+    if (clings)
+        program_hangs(t);
     if (!clings && t->is_killed)
         trainer_end(t, -SIGKILL);
     return true;

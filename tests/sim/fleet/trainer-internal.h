@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-internal.h - declarations for trainer.c, trainer-faults.c and trainer-plans.c.
+/* trainer-internal.h - declarations for trainer.c, trainer-faults.c, trainer-plans.c, trainer-programs.c and
+ * trainer-saves.c.
  *
+ * Units: as trainer.h. Errors: none. Threads: one.
  * Ownership: trainer.c frees the trainers.
- * Units:     as trainer.h.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 
@@ -19,13 +18,14 @@ typedef struct Trainer {
     Task *task; /* NULL: the slot has a newer process */
     int node;
     Timer work, death, deadman;
+    Timer leave, silence; /* of a program: leave_s; silence_s once it hangs */
     bool is_killed, hangs, is_stopped, clings;
 
     bool is_assigned;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
     int64_t generation;
     int resume;      /* the checkpoint from which the trainer's world resumes; -1: none */
-    int64_t resumed; /* the step of that checkpoint */
+    int64_t resumed; /* the step of the checkpoint `resume` */
     ResumeFind find;
     bool has_found;
     int rank, size;
@@ -38,6 +38,21 @@ typedef struct Trainer {
     uint64_t asking_usec;
     Ring *ring; /* NULL: the trainer has not joined its ring */
 } Trainer;
+
+struct Ring { /* the ranks of one world, once they have met */
+    Ring *next;
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
+    int64_t generation, step, saving, committed; /* saving: the step that is being saved */
+    int parent, written; /* checkpoint numbers; -1: none. written awaits the daemon's answer */
+    int size, n_joined, n_tries;
+    bool began, over, ends, saves;
+    uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
+    int64_t n_failed_saves;
+    Trainer **of; /* [size] the trainer of each rank */
+    Timer timer, save_timer;
+};
+
+enum { AGAIN_MSEC = 100, STORE_AGAIN_MSEC = 300 };
 
 typedef struct Place { /* the state that all trainers on a node share */
     bool frozen, differs;
@@ -56,6 +71,33 @@ static inline bool trainer_lives(const Trainer *t) { return t->task && task_live
 void trainer_end(Trainer *t, int status);
 /* Ends a trainer after a message that gives the reason. */
 void trainer_fail(Trainer *t, int code, const char *text);
+/* Starts the timer, which calls `due` with `who`. */
+void trainer_after(Timer *timer, uint64_t usec, TimerDue due, void *who);
+void trainer_after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who);
+/* Sends a message to the daemon. Returns false if the trainer is dead or its daemon does not read. */
+bool trainer_say(const Trainer *t, ChannelMessage *m);
+void trainer_say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec);
+/* Returns whether the trainer does nothing at the moment, because it hangs, is stopped or its host is frozen. */
+bool trainer_is_halted(const Trainer *t);
+bool trainer_is_out(const Trainer *t); /* its node does not reach the store */
+/* Returns whether a request to the store, which has had no answer since *since, is still within its deadline. */
+bool trainer_has_patience(uint64_t *since);
+
+void ring_stop(Ring *ring);
+void ring_break(Ring *ring); /* a rank has ended: its peers notice that, and end, too */
+void ring_finish(Ring *ring);
+void ring_begin_save(Ring *ring);
+void trainer_hear_verdict(Trainer *t, const ChannelMessage *m);
+
+/* ---- programs: trainer-programs.c ---- */
+
+ProgramKind trainer_program(const Trainer *t);
+ProgramKind ring_program(const Ring *ring);
+void program_end(Ring *ring); /* its ranks end one after another */
+void program_fails_to_load(Ring *ring);
+void program_is_asked_to_leave(Trainer *t);
+void program_hangs(Trainer *t);
+
 /* Checks that no trainer lives in the slot in which a new trainer starts. */
 void trainer_check_slot(int node, int slot);
 /* Checks that the trainer was told the address of a rank 0 of its own world. */

@@ -42,5 +42,13 @@ void trainers_plan(const char *job, const TrainerPlan *plan)
     trainer_plan(job)->taken_over = false;
 }
 
-void trainers_take_over(const char *job, bool taken) { trainer_plan(job)->taken_over = taken; }
-void trainers_poison(const char *job, int64_t step) { trainer_plan(job)->poisoned = step; }
+/* Folder and loss of a program are its own affair. */
+void trainers_take_over(const char *job, bool taken)
+{
+    trainer_plan(job)->taken_over = taken && !trainer_plan(job)->plan.program;
+}
+
+void trainers_poison(const char *job, int64_t step)
+{
+    trainer_plan(job)->poisoned = trainer_plan(job)->plan.program ? 0 : step;
+}

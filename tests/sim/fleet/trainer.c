@@ -20,26 +20,10 @@ enum {
     BOOT_MSEC = 50,
     DEATH_MSEC = 1, /* delay of SIGKILL's effect */
     LOSS_MSEC = 50, /* time until a rank notices that a peer has ended */
-    AGAIN_MSEC = 100,
     COMM_TIMEOUT_MSEC = 15000,
-    STORE_AGAIN_MSEC = 300,
     STORE_DEADLINE_MSEC = 3000, /* the deadline of one operation of the store */
-    SAVE_TRIES = 3,             /* attempts to save a job's or a world's last checkpoint */
     WAIT_SLICE_MSEC = 500,
     DATA_TIMEOUT_MSEC = 25000,
-};
-
-struct Ring { /* the ranks of one world, once they have met */
-    Ring *next;
-    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
-    int64_t generation, step, saving, committed; /* saving: the step that is being saved */
-    int parent, written; /* numbers of checkpoints; -1: none. written: awaits the daemon's answer */
-    int size, n_joined, n_tries;
-    bool began, over, ends, saves;
-    uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
-    int64_t n_failed_saves;
-    Trainer **of; /* [size] the trainer of each rank */
-    Timer timer, save_timer;
 };
 
 static sd_event *loop;
@@ -53,21 +37,20 @@ static uint64_t n_addresses; /* how many addresses were given out */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
-static void after(Timer *timer, uint64_t usec, TimerDue due, void *who)
+void trainer_after(Timer *timer, uint64_t usec, TimerDue due, void *who)
 {
     timer_start(&timers, timer, usec, due, who);
 }
 
-static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
+void trainer_after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
 {
-    after(timer, msec * USEC_PER_MSEC, due, who);
+    trainer_after(timer, msec * USEC_PER_MSEC, due, who);
 }
 
-static bool is_out(const Trainer *t) { return trainer_out_since(t->node) != 0; }
+bool trainer_is_out(const Trainer *t) { return trainer_out_since(t->node) != 0; }
 
-/* Returns whether a request to the store, which has had no answer since *since, is still within its
- * deadline. */
-static bool has_patience(uint64_t *since)
+/* Returns whether a request to the store, which has had no answer since *since, is still within its deadline. */
+bool trainer_has_patience(uint64_t *since)
 {
     const uint64_t now = loops_now_usec();
     if (*since == 0)
@@ -80,35 +63,36 @@ static bool has_patience(uint64_t *since)
 
 /* ---- messages of a trainer ---- */
 
-static bool is_halted(const Trainer *t)
+bool trainer_is_halted(const Trainer *t)
 {
     return t->hangs || t->is_stopped || trainer_places[t->node].frozen;
 }
 
 /* Sends a message to the daemon. Returns false if the trainer is dead or its daemon does not read. */
-static bool say(const Trainer *t, ChannelMessage *m)
+bool trainer_say(const Trainer *t, ChannelMessage *m)
 {
     m->generation = m->type == CHANNEL_HELLO ? 0 : t->generation;
     return trainer_lives(t) && task_say(t->task, m);
 }
 
-static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec)
+void trainer_say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec)
 {
     ChannelMessage m = {.type = CHANNEL_STAGE,
                         .step = step,
-                        .stage = stage,
+                        .stage = stage == STAGE_RUNNING ? STAGE_COMPUTING : stage,
+                        .unnamed = stage == STAGE_RUNNING,
                         .waited_usec = waited_usec};
-    if (!is_halted(t))
-        (void)say(t, &m);
+    if (!trainer_is_halted(t))
+        (void)trainer_say(t, &m);
 }
-
-static void ring_break(Ring *ring);
 
 void trainer_end(Trainer *t, int status)
 {
     timer_stop(&t->work);
     timer_stop(&t->death);
     timer_stop(&t->deadman);
+    timer_stop(&t->leave);
+    timer_stop(&t->silence);
     if (!trainer_lives(t))
         return;
     if (status != 0)
@@ -126,38 +110,37 @@ void trainer_fail(Trainer *t, int code, const char *text)
     m.stage = t->looks ? STAGE_LEAVING : STAGE_STARTING;
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
-        (void)say(t, &m);
+        (void)trainer_say(t, &m);
     trainer_end(t, code);
 }
 
 /* ---- rings ---- */
 
 static void on_step(void *userdata);
-static void on_save(void *userdata);
 
 static void on_peer_lost(void *userdata)
 {
     Trainer *t = userdata;
-    if (is_halted(t))
-        after_msec(&t->work, AGAIN_MSEC, on_peer_lost, t);
+    if (trainer_is_halted(t))
+        trainer_after_msec(&t->work, AGAIN_MSEC, on_peer_lost, t);
     else
         trainer_fail(t, t->looks ? EXIT_NON_FINITE : EXIT_PEER_LOST,
                      t->looks ? "first is a conv" : "a peer is gone");
 }
 
-static void ring_stop(Ring *ring)
+void ring_stop(Ring *ring)
 {
     ring->over = true;
     timer_stop(&ring->timer);
     timer_stop(&ring->save_timer);
 }
 
-static void ring_break(Ring *ring)
+void ring_break(Ring *ring)
 {
     ring_stop(ring);
     for (int i = 0; i < ring->size; i++)
         if (ring->of[i] && trainer_lives(ring->of[i]))
-            after_msec(&ring->of[i]->work, LOSS_MSEC, on_peer_lost, ring->of[i]);
+            trainer_after_msec(&ring->of[i]->work, LOSS_MSEC, on_peer_lost, ring->of[i]);
 }
 
 static void ring_end(Ring *ring, const char *text)
@@ -166,7 +149,7 @@ static void ring_end(Ring *ring, const char *text)
     for (int i = 0; i < ring->size; i++) {
         ChannelMessage m = {.type = CHANNEL_DONE, .step = ring->step};
         (void)snprintf(m.end, sizeof(m.end), "%s", text);
-        (void)say(ring->of[i], &m);
+        (void)trainer_say(ring->of[i], &m);
         trainer_end(ring->of[i], EXIT_DONE);
     }
 }
@@ -177,8 +160,9 @@ static void ring_diverge(Ring *ring)
     Trainer *owner = ring->of[ring->step % ring->size];
     ring_stop(ring);
     owner->looks = true;
-    say_stage(owner, ring->step, STAGE_LEAVING, 0);
-    after_msec(&owner->work, 1000u * (ring->step % (EXIT_NON_FINITE_SEC + 1)), on_peer_lost, owner);
+    trainer_say_stage(owner, ring->step, STAGE_LEAVING, 0);
+    trainer_after_msec(&owner->work, 1000u * (ring->step % (EXIT_NON_FINITE_SEC + 1)), on_peer_lost,
+                       owner);
     for (int i = 0; i < ring->size; i++)
         if (ring->of[i] != owner)
             trainer_fail(ring->of[i], EXIT_NON_FINITE, "the loss is not finite");
@@ -208,24 +192,37 @@ static Ring *ring_of(const Trainer *t)
     return ring;
 }
 
-static void ring_finish(Ring *ring)
+void ring_finish(Ring *ring)
 {
+    if (ring_program(ring)) {
+        program_end(ring);
+        return;
+    }
     ring_end(ring, ring->step >= trainer_plan(ring->job)->plan.steps ? "finished" : "left");
+}
+
+/* A trainer names the step that it works on, the runner of a program the last step that is done. */
+static void ring_say_stage(const Ring *ring, int rank, TrainStage stage, uint64_t waited_usec)
+{
+    const ProgramKind program = ring_program(ring);
+    const bool is_next = !program && stage != STAGE_SAVING;
+    if (!program || program == PROGRAM_SPEAKS)
+        trainer_say_stage(ring->of[rank], ring->step + is_next, stage, waited_usec);
 }
 
 static void ring_begin_step(Ring *ring, bool is_first)
 {
     ring->stalled_usec = 0;
     for (int i = 0; i < ring->size; i++)
-        say_stage(ring->of[i], ring->step + 1, STAGE_COMPUTING, 0);
-    after(&ring->timer, trainer_step_usec(ring->job, is_first), on_step, ring);
+        ring_say_stage(ring, i, STAGE_COMPUTING, 0);
+    trainer_after(&ring->timer, trainer_step_usec(ring->job, is_first), on_step, ring);
 }
 
 static void on_join_deadline(void *userdata)
 {
     Trainer *t = userdata;
-    if (is_halted(t))
-        after_msec(&t->work, AGAIN_MSEC, on_join_deadline, t);
+    if (trainer_is_halted(t))
+        trainer_after_msec(&t->work, AGAIN_MSEC, on_join_deadline, t);
     else
         trainer_fail(t, EXIT_PEER_LOST, "not all ranks have joined");
 }
@@ -241,6 +238,10 @@ static void ring_begin(Ring *ring)
     }
     if (trainer_plan(ring->job)->taken_over) {
         trainer_fail(ring->of[0], EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
+        return;
+    }
+    if (ring_program(ring) && ring->parent >= 0 && manifests_get(ring->parent)->damaged) {
+        program_fails_to_load(ring);
         return;
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
@@ -259,34 +260,34 @@ static void join(Trainer *t)
         books_break("I3", "rank %d of %s-%lld goes twice", t->rank, t->job,
                     (long long)t->generation);
     ring->of[t->rank] = t;
-    say_stage(t, t->resumed, STAGE_JOINING, 0);
-    after_msec(&t->work, ring->over ? AGAIN_MSEC : COMM_TIMEOUT_MSEC,
-               ring->over ? on_peer_lost : on_join_deadline, t);
+    trainer_say_stage(t, t->resumed, trainer_program(t) ? STAGE_RUNNING : STAGE_JOINING, 0);
+    trainer_after_msec(&t->work, ring->over ? AGAIN_MSEC : COMM_TIMEOUT_MSEC,
+                       ring->over ? on_peer_lost : on_join_deadline, t);
     if (++ring->n_joined == ring->size && !ring->over)
         ring_begin(ring);
 }
 
 /* ---- steps ---- */
 
-/* Returns whether some ranks are halted or unreachable, so that the other ranks wait and report it. */
+/* Returns whether some ranks are halted or unreachable, so that the other ranks wait and report a stage. */
 static bool ring_stalls(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
     bool stalls = false;
     for (int i = 0; i < ring->size; i++)
-        stalls |= is_halted(ring->of[i]) || trainer_places[ring->of[i]->node].island !=
-                                                trainer_places[ring->of[0]->node].island;
+        stalls |= trainer_is_halted(ring->of[i]) || trainer_places[ring->of[i]->node].island !=
+                                                        trainer_places[ring->of[0]->node].island;
     if (!stalls)
         return false;
     if (ring->stalled_usec == 0) {
         ring->stalled_usec = now;
         for (int i = 0; i < ring->size; i++)
-            say_stage(ring->of[i], ring->step + 1, STAGE_REDUCING, 0);
+            ring_say_stage(ring, i, STAGE_REDUCING, 0);
     }
     if (now - ring->stalled_usec > COMM_TIMEOUT_MSEC * USEC_PER_MSEC)
         ring_break(ring);
     else
-        after_msec(&ring->timer, AGAIN_MSEC, on_step, ring);
+        trainer_after_msec(&ring->timer, AGAIN_MSEC, on_step, ring);
     return true;
 }
 
@@ -311,6 +312,8 @@ static bool ring_waits(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
     uint64_t since;
+    if (ring_program(ring))
+        return false; /* its data do not lie in our store */
     Trainer *of = waiting_rank(ring, &since);
     if (!of || now < since + trainer_plan(ring->job)->plan.ahead_usec) {
         ring->waiting_usec = 0;
@@ -324,17 +327,18 @@ static bool ring_waits(Ring *ring)
         return true;
     }
     for (int i = 0; i < ring->size; i++)
-        say_stage(ring->of[i], ring->step + 1, STAGE_REDUCING, MAX(waited, UINT64_C(1)));
-    after_msec(&ring->timer, WAIT_SLICE_MSEC, on_step, ring);
+        ring_say_stage(ring, i, STAGE_REDUCING, MAX(waited, UINT64_C(1)));
+    trainer_after_msec(&ring->timer, WAIT_SLICE_MSEC, on_step, ring);
     return true;
 }
 
-static void begin_save(Ring *ring)
+/* Trainers agree on leaving by what rank 0 says. The ranks of a program agree, too, whoever was asked. */
+static bool ring_must_leave(const Ring *ring)
 {
-    ring->saves = true;
-    ring->of[0]->must_save = false;
-    ring->saving = ring->step;
-    after(&ring->save_timer, trainer_plan(ring->job)->plan.save_usec, on_save, ring);
+    bool must = ring->of[0]->must_leave;
+    for (int i = 1; ring_program(ring) && i < ring->size; i++)
+        must |= ring->of[i]->must_leave;
+    return must && !trainer_plan(ring->job)->plan.ignores_leave;
 }
 
 static void on_step(void *userdata)
@@ -363,100 +367,20 @@ static void on_step(void *userdata)
                         .loss = 1,
                         .failed_saves = ring->n_failed_saves,
                         .unsaved_since_usec = ring->unsaved_usec};
-    (void)say(ring->of[0], &m);
-    ring->ends = ring->step >= plan->plan.steps || ring->of[0]->must_leave;
+    if (ring_program(ring) != PROGRAM_SILENT)
+        (void)trainer_say(ring->of[0], &m);
+    ring->ends = ring->step >= plan->plan.steps || ring_must_leave(ring);
     for (int i = 0; ring->ends && i < ring->size; i++)
-        say_stage(ring->of[i], ring->step, STAGE_SAVING, 0);
-    if (!ring->saves &&
+        ring_say_stage(ring, i, STAGE_SAVING, 0);
+    if (ring->ends && ring_program(ring) == PROGRAM_SILENT) {
+        ring_finish(ring);
+        return;
+    }
+    if (ring_program(ring) != PROGRAM_SILENT && !ring->saves &&
         (ring->ends || ring->of[0]->must_save || ring->step % plan->plan.save_steps == 0))
-        begin_save(ring);
+        ring_begin_save(ring);
     if (!ring->ends)
         ring_begin_step(ring, false);
-}
-
-/* ---- saving ---- */
-
-static void save_fails(Ring *ring)
-{
-    ring->n_failed_saves++;
-    checks_save_fails(ring->job, ring->submission);
-    if (ring->unsaved_usec == 0)
-        ring->unsaved_usec = loops_now_usec();
-    ring->saves = false;
-    if (!ring->ends)
-        return; /* training continues, and the next save may succeed */
-    if (++ring->n_tries == SAVE_TRIES)
-        trainer_fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
-    else
-        begin_save(ring);
-}
-
-/* Reports the saved checkpoint to the daemon. Tries again until the daemon, which may be frozen, reads the message. */
-static void tell_saved(void *userdata)
-{
-    Ring *ring = userdata;
-    char uri[MANIFEST_URI_BYTES];
-    ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->saving};
-    (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(ring->written, uri));
-    m.hash = m.digest = hash_bytes(&ring->written, sizeof(ring->written));
-    if (trainer_lives(ring->of[0]) && (is_halted(ring->of[0]) || !say(ring->of[0], &m)))
-        after_msec(&ring->save_timer, AGAIN_MSEC, tell_saved, ring);
-}
-
-static void on_save(void *userdata)
-{
-    Ring *ring = userdata;
-    Trainer *rank0 = ring->of[0];
-    if (!trainer_lives(rank0))
-        return;
-    if (is_halted(rank0)) {
-        after_msec(&ring->save_timer, AGAIN_MSEC, on_save, ring);
-        return;
-    }
-    if (is_out(rank0)) {
-        if (has_patience(&ring->asking_usec))
-            after_msec(&ring->save_timer, STORE_AGAIN_MSEC, on_save, ring);
-        else
-            save_fails(ring);
-        return;
-    }
-    ring->asking_usec = 0;
-    if (trainer_plan(ring->job)->taken_over) { /* checked before a manifest is put */
-        trainer_fail(rank0, EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
-        return;
-    }
-    Manifest manifest = {.generation = ring->generation,
-                         .parent = ring->parent,
-                         .first = ring->committed + 1,
-                         .last = ring->saving};
-    memcpy(manifest.job, ring->job, sizeof(manifest.job));
-    memcpy(manifest.submission, ring->submission, sizeof(manifest.submission));
-    ring->written = manifests_put(&manifest);
-    tell_saved(ring);
-}
-
-static void hear_verdict(Trainer *t, const ChannelMessage *m)
-{
-    Ring *ring = t->ring;
-    if (t->has_found) {
-        trainer_fail(t, EXIT_RETRY, "a checkpoint was found: the next world goes on from it");
-        return;
-    }
-    if (!ring || ring->over || ring->written < 0 || m->step != ring->saving)
-        return;
-    if (m->type == CHANNEL_REFUSED) {
-        trainer_fail(t, EXIT_RETRY, "the checkpoint was refused: this world is over");
-        return;
-    }
-    ring->parent = ring->written;
-    ring->committed = ring->saving;
-    ring->written = -1;
-    ring->saves = false;
-    ring->unsaved_usec = 0;
-    if (ring->ends && ring->committed == ring->step)
-        ring_finish(ring);
-    else if (ring->ends)
-        begin_save(ring); /* the committed checkpoint is not of the last step */
 }
 
 /* ---- from the start until ready ---- */
@@ -465,10 +389,10 @@ static void on_booted(void *userdata)
 {
     Trainer *t = userdata;
     ChannelMessage m = {.type = CHANNEL_HELLO, .pid = 1};
-    if (is_halted(t))
-        after_msec(&t->work, AGAIN_MSEC, on_booted, t);
+    if (trainer_is_halted(t))
+        trainer_after_msec(&t->work, AGAIN_MSEC, on_booted, t);
     else
-        (void)say(t, &m);
+        (void)trainer_say(t, &m);
 }
 
 /* If the newest checkpoint is not known, rank 0 searches the checkpoint folder. Returns true if the
@@ -494,31 +418,32 @@ static bool has_looked(Trainer *t)
     (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(newest, uri));
     m.hash = m.digest = hash_bytes(&newest, sizeof(newest));
     t->has_found = true;
-    (void)say(t, &m);
+    (void)trainer_say(t, &m);
     return false;
 }
 
 static void on_restored(void *userdata)
 {
     Trainer *t = userdata;
-    if (is_halted(t)) {
-        after_msec(&t->work, AGAIN_MSEC, on_restored, t);
+    if (trainer_is_halted(t)) {
+        trainer_after_msec(&t->work, AGAIN_MSEC, on_restored, t);
         return;
     }
-    if (trainer_places[t->node].differs) {
+    if (trainer_places[t->node].differs && !trainer_program(t)) {
         trainer_fail(t, EXIT_NUMERICS, "the canned grain differs");
         return;
     }
-    if (is_out(t) && (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
-        if (has_patience(&t->asking_usec))
-            after_msec(&t->work, STORE_AGAIN_MSEC, on_restored, t);
+    if (!trainer_program(t) && trainer_is_out(t) &&
+        (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
+        if (trainer_has_patience(&t->asking_usec))
+            trainer_after_msec(&t->work, STORE_AGAIN_MSEC, on_restored, t);
         else
             trainer_fail(t, EXIT_STORE_UNREACHABLE, "the store does not answer");
         return;
     }
     if (!has_looked(t))
         return;
-    if (t->resume >= 0 && manifests_get(t->resume)->damaged) {
+    if (!trainer_program(t) && t->resume >= 0 && manifests_get(t->resume)->damaged) {
         char uri[MANIFEST_URI_BYTES], text[128];
         (void)snprintf(text, sizeof(text), "%s does not verify", manifest_uri(t->resume, uri));
         trainer_fail(t, EXIT_DATA_CORRUPT, text);
@@ -529,9 +454,9 @@ static void on_restored(void *userdata)
                    1024 + (int)(++n_addresses % 60000));
     memcpy(t->address, m.address, sizeof(t->address));
     if (t->rank == 0)
-        (void)say(t, &m);
+        (void)trainer_say(t, &m);
     m = (ChannelMessage){.type = CHANNEL_READY, .step = t->resumed};
-    (void)say(t, &m);
+    (void)trainer_say(t, &m);
 }
 
 static void assign(Trainer *t, int64_t generation, const ChannelAssign *m)
@@ -549,8 +474,8 @@ static void assign(Trainer *t, int64_t generation, const ChannelAssign *m)
                     task_slot(t->task), t->node, fleet_gpus(t->node));
     (void)snprintf(t->job, sizeof(t->job), "%s", m->job);
     (void)snprintf(t->submission, sizeof(t->submission), "%s", m->submission);
-    say_stage(t, t->resumed, STAGE_RESTORING, 0);
-    after(&t->work, trainer_plan(t->job)->plan.restore_usec, on_restored, t);
+    trainer_say_stage(t, t->resumed, STAGE_RESTORING, 0);
+    trainer_after(&t->work, trainer_plan(t->job)->plan.restore_usec, on_restored, t);
 }
 
 /* ---- actions of the daemon and the kernel ---- */
@@ -568,7 +493,7 @@ static void on_deadman(void *userdata)
 {
     Trainer *t = userdata;
     if (trainer_places[t->node].frozen)
-        after_msec(&t->deadman, AGAIN_MSEC, on_deadman, t);
+        trainer_after_msec(&t->deadman, AGAIN_MSEC, on_deadman, t);
     else
         on_dead(t);
 }
@@ -586,18 +511,20 @@ static void hear(Trainer *t, const ChannelMessage *m)
         join(t);
         break;
     case CHANNEL_ALIVE:
-        after(&t->deadman, m->alive_usec, on_deadman, t);
+        trainer_after(&t->deadman, m->alive_usec, on_deadman, t);
         break;
     case CHANNEL_STOP:
         checks_leaves(t->job, t->submission, t->generation);
         t->must_leave = true;
+        if (trainer_program(t))
+            program_is_asked_to_leave(t);
         break;
     case CHANNEL_CHECKPOINT:
         t->must_save = true;
         break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
-        hear_verdict(t, m);
+        trainer_hear_verdict(t, m);
         break;
     default:
         break;
@@ -611,7 +538,7 @@ static void started(void *userdata, Task *task)
     *t = (Trainer){.next = trainers, .task = task, .node = *(const int *)userdata, .resume = -1};
     trainers = t;
     task_set_userdata(task, t);
-    after_msec(&t->work, BOOT_MSEC, on_booted, t);
+    trainer_after_msec(&t->work, BOOT_MSEC, on_booted, t);
 }
 
 /* Reads the waiting messages. A stopped trainer reads its messages when it continues. */
@@ -631,7 +558,7 @@ static void killed(_unused_ void *userdata, Task *task)
 {
     Trainer *t = task_userdata(task);
     t->is_killed = true;
-    after_msec(&t->death, DEATH_MSEC, on_dead, t);
+    trainer_after_msec(&t->death, DEATH_MSEC, on_dead, t);
 }
 
 /* The daemon of a living trainer has ended: the keeper and the parent-death signal kill the trainer before the next
@@ -685,6 +612,8 @@ void trainers_close(void)
         timer_stop(&t->work);
         timer_stop(&t->death);
         timer_stop(&t->deadman);
+        timer_stop(&t->leave);
+        timer_stop(&t->silence);
         free(t);
     }
     for (Ring *ring = rings, *next; ring; ring = next) {

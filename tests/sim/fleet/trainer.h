@@ -10,15 +10,27 @@
  */
 #pragma once
 
+#include "cluster/records.h"
 #include "tests/sim/seams/machine.h"
+
+/* The ranks run sdtrain's own trainer, or a program of others that reports all, its steps alone, or nothing. */
+typedef enum ProgramKind {
+    NO_PROGRAM,
+    PROGRAM_SPEAKS,
+    PROGRAM_HALF_SPEAKS,
+    PROGRAM_SILENT
+} ProgramKind;
 
 typedef struct TrainerPlan {
     int64_t steps, save_steps;
     uint64_t step_usec, save_usec, restore_usec;
     uint64_t first_usec; /* additional time of a world's first step, until trainers_hurry() */
-    /* for how long of an outage the samples suffice that a rank has read ahead */
+    /* how long a rank can train while its store fails, with the samples that it has read ahead */
     uint64_t ahead_usec;
     bool needs_gpu;
+    ProgramKind program;
+    int per_node;       /* of a program: ranks of each node */
+    bool ignores_leave; /* of a program: its runner kills it when it should leave */
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec, uint64_t ttl_usec);
@@ -34,6 +46,12 @@ void trainers_hurry(void);
 /* Call it when a generation is told to go. Checks that no rank of an older world runs, except on
  * nodes that cannot be reached. */
 void trainers_check_go(const char *job, int64_t generation);
+/* Call it when the job has succeeded: each rank of a program must have ended by itself. */
+void trainers_check_finished(const char *job, int64_t generation);
+/* Checks that each node of a program's world has so many ranks as the job says. */
+void trainers_check_shares(const char *job, const WorldRecord *world);
+/* Checks that no strike is for a program's own exit code. */
+void trainers_check_strike(const CordonCause *cause);
 /* These functions check a node's report: trainers_check_exited() checks that the rank has ended,
  * trainers_check_killed() that all ranks of earlier worlds on the node have ended. Worlds whose
  * records somebody has put back since do not count as earlier. */
@@ -62,7 +80,7 @@ bool trainers_hang(void); /* returns whether any trainer hangs or is stopped */
 void trainers_freeze(int node, bool frozen);
 /* Gives the node an island: its trainers reach only nodes of the same island. */
 void trainers_part(int node, int island);
-/* gives the result of the trainers' canned grain other bits */
+/* makes the canned grain of the node's trainers give another result */
 void trainers_differ(int node, bool differ);
 void trainers_cut_store(int node, bool cut); /* makes the store not answer the node's trainers */
 

@@ -16,7 +16,7 @@
 enum {
     /* the difference between neighbouring classes of small blocks, and the alignment of all blocks */
     STEP_BYTES = 16,
-    /* classes of small blocks; larger blocks have four classes for each doubling */
+    /* the number of classes of small blocks; larger blocks have four classes for each doubling */
     N_STEPS = 64,
     N_CLASSES = N_STEPS + 4 * 40,
     SPAN_BYTES = 1 << 16,
@@ -143,7 +143,7 @@ void *realloc(void *p, size_t n_bytes)
 
 size_t malloc_usable_size(void *p) { return p ? span_of(p)->block_bytes : 0; }
 
-/* Needs no larger alignment than malloc() gives, because no simulated code requests one. */
+/* Supports only the alignment of malloc(), because no simulated code requests a larger alignment. */
 void *aligned_alloc(size_t alignment, size_t n_bytes)
 {
     if (alignment <= STEP_BYTES)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* heap.h - a priority queue of nodes that are members of their owners' structs; any node can be removed.
  *
+ * Units: none. Errors: none. Threads: one.
  * Ownership: heap_close() frees the array; the nodes are their owners'.
- * Units:     none.
- * Errors:    none.
- * Threads:   one.
  */
 #pragma once
 

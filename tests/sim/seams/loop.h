@@ -12,13 +12,16 @@
  *
  * Time stands still while callbacks run, and jumps from one due source to the next.
  *
- * Which callback is next: - between loops: the loop whose next source is due first; of several such loops, the loop
- * that has waited longest for its turn. - within a loop, as in sd-event: all sources that are due by now become pending
- * at once. Among the pending sources, the lowest priority number comes first, whenever it was due; of equal priorities,
- * the source that became pending first; of these, the source that was due first; then the source that was added first.
- * sd-event does not promise the last two orders, so code must not depend on them. - SD_EVENT_ONESHOT is off before its
- * callback runs. Setting a source's time, or switching the source off, makes the source not pending. Accuracies are
- * ignored: a source is never late, except in a frozen loop.
+ * The next loop is the loop whose next source is due first; of several such loops, the loop that has waited longest
+ * for its turn.
+ *
+ * Within a loop, as in sd-event, all sources that are due by now become pending at once. Among pending sources, the
+ * source with the lowest priority number runs first, whenever it was due; of equal priorities, the source that became
+ * pending first; of these, the source that was due first; then the source that was added first. sd-event does not
+ * promise the last two orders, so code must not depend on them.
+ *
+ * A source with SD_EVENT_ONESHOT is off before its callback runs. Setting a source's time, or switching the source off,
+ * makes the source not pending. Accuracies are ignored: a source is never late, except in a frozen loop.
  *
  * Ownership: as sd-event's: sources hold a reference on their loop. loops_close() asserts that all is freed.
  * Units:     *_usec is microseconds of CLOCK_BOOTTIME.

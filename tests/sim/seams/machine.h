@@ -62,7 +62,7 @@ Task *machine_task(Machine *machine, int slot);
 
 int task_slot(const Task *task);
 bool task_lives(const Task *task);
-/* Sets the model's data of the task, NULL at first. */
+/* Sets the userdata of the task, which is NULL at first. */
 void task_set_userdata(Task *task, void *userdata);
 void *task_userdata(const Task *task);
 

@@ -14,7 +14,7 @@ enum {
     DESCRIPTORS_FROM = 1 << 20, /* no real descriptor has such a high number */
     DELAY_MIN_USEC = 200,
     DELAY_MAX_USEC = 2000,
-    /* The same as etcd/grpc/wire.c sets for gRPC: */
+    /* the values that etcd/grpc/wire.c sets for gRPC: */
     CONNECT_MSEC = 2000,
     RETRY_MIN_MSEC = 100,
     RETRY_MAX_MSEC = 500,
@@ -36,8 +36,8 @@ typedef struct Link {
     bool connected;
     uint64_t retry_usec; /* no connection attempt before this time */
     sd_event_source *connecting, *pinging;
-    uint64_t last_usec[NETWORK_WAYS];     /* arrival of each way's last message */
-    uint64_t released_usec[NETWORK_WAYS]; /* as last_usec, of messages that had been held */
+    uint64_t last_usec[NETWORK_WAYS];     /* when the last message of each way arrives */
+    uint64_t released_usec[NETWORK_WAYS]; /* as last_usec, only of messages that were held */
 } Link;
 
 typedef struct Arrival {
@@ -77,7 +77,7 @@ struct WireCall {
     WireRequest *first; /* the first request, until the connection is up */
     sd_event_source *deadline;
     void *server_call;
-    bool ended;       /* the end is among the client's arrivals */
+    bool ended;       /* the call's end is among the client's arrivals */
     bool gone;        /* the server must be told that the client has ended */
     bool broken;      /* the connection is reset: packets in flight are lost */
     size_t n_packets; /* packets in flight */
@@ -211,10 +211,9 @@ static void client_message(WireCall *call, ProtobufCMessage *message)
 
 static void client_end(WireCall *call, WireCode code, const char *text, bool unsent)
 {
+    const WireStatus status = {.code = code, .text = memory_text(text), .unsent = unsent};
     Arrival *arrival = memory_new(Arrival);
-    *arrival = (Arrival){.call = call,
-                         .end = true,
-                         .status = {.code = code, .text = memory_text(text), .unsent = unsent}};
+    *arrival = (Arrival){.call = call, .end = true, .status = status};
     arrive(arrival);
 }
 
@@ -307,7 +306,7 @@ static void packet_to_member(Packet *packet)
         if (call->server_call)
             net.server.send(net.server.server, call->server_call, packet->request->message);
     }
-    if (call->gone) /* the client has ended, but its held requests were carried out in order */
+    if (call->gone) /* the client has ended: its held requests are carried out before this cancel */
         server_cancel(call);
     server_run();
 }
@@ -348,7 +347,7 @@ void network_end(WireCall *call, WireCode code, const char *text)
     call->server_call = NULL;
 }
 
-/* Detaches the client, which has received the end or has ended. If the server has the call, it is notified. */
+/* Detaches the client, which has received the end or has ended. If the server has the call, notifies the server. */
 static void call_leave(WireCall *call)
 {
     if (!call->broken && (call->server_call || call->n_packets > 0))

@@ -74,7 +74,7 @@ void network_server_changed(void);
 
 typedef enum NetworkWay { NETWORK_TO_MEMBER, NETWORK_TO_CLIENT, NETWORK_WAYS } NetworkWay;
 
-/* Cuts a path in one direction, or restores it. While it is cut, messages wait. */
+/* Cuts a path in one direction, or restores the path. Messages wait while the path is cut. */
 void network_cut(size_t machine, size_t member, NetworkWay way, bool cut);
 /* Delays each message by extra_usec, in both directions. */
 void network_clog(size_t machine, size_t member, uint64_t extra_usec);

@@ -317,7 +317,7 @@ static bool handle_keep_alive(ServerCall *call, const ProtobufCMessage *message)
     const Pb__LeaseKeepAliveRequest *request = (const Pb__LeaseKeepAliveRequest *)message;
     Server *server = call->server;
     const Member *m = &server->members[call->member];
-    /* The answer's header is made before the renewal, so it has the member's term before it. */
+    /* The answer's header is made before the renewal, and has the member's term of that time. */
     Pb__ResponseHeader *header = raft_header(server, call->member, 0);
     int64_t ttl_sec = -1;
 

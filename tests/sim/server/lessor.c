@@ -160,7 +160,7 @@ void lessor_expire(Server *server)
 {
     while (lessor_next_usec(server) <= server->now_usec)
         (void)lessor_revoke(server,
-                            /* cannot fail: it exists */
+                            /* cannot fail: the lease exists */
                             of_expiry(tree_first(&server->lessor.expiries))->id);
 }
 

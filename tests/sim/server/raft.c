@@ -301,7 +301,7 @@ uint64_t raft_next_usec(const Server *server)
 
 void raft_init(Server *server)
 {
-    server->term = 1; /* etcd's first election raises it to 2 */
+    server->term = 1; /* etcd's first election raises the term to 2 */
     server->leader = server->former = server->preferred = SIZE_MAX;
     server->election_usec = UINT64_MAX;
     for (size_t i = 0; i < server->n_members; i++) {

@@ -127,7 +127,7 @@ typedef struct Lessor {
     Tree leases, expiries;
 } Lessor;
 
-/* The belief of a leader that is out of contact about one lease. */
+/* A lease, as a leader that is out of contact remembers it. */
 typedef struct Belief {
     int64_t id, ttl_sec;
     uint64_t expires_usec;
@@ -138,7 +138,8 @@ Refusal lessor_grant(Server *server, int64_t id, int64_t ttl_sec, Lease **ret);
 Refusal lessor_revoke(Server *server, int64_t id);
 /* Renews a lease. Returns the lease's TTL in seconds; 0: the lease does not exist any more. */
 int64_t lessor_renew(Server *server, int64_t id);
-/* Does for a new leader: each lease lives for its whole TTL and an election timeout from now on. */
+/* Call it for a new leader: each lease then lives for its whole TTL and an election timeout from now
+ * on. */
 void lessor_promote(Server *server);
 void lessor_attach(Key *key, Lease *lease); /* lease NULL: detaches the key from its lease */
 void lessor_expire(Server *server);
@@ -237,7 +238,7 @@ typedef struct Member {
     /* The member's beliefs. */
     uint64_t term;
     size_t leader; /* the leader as the member believes; SIZE_MAX: none */
-    /* when the member last had a leader; used only while it has no contact or leader */
+    /* when the member last had a leader; used only while the member has no contact or no leader */
     uint64_t lost_usec;
     /* when streams that require a leader end; UINT64_MAX: the member has a leader */
     uint64_t streams_usec;

@@ -7,10 +7,8 @@
  *
  * Source:    Aragon, Seidel: "Randomized Search Trees", FOCS'89; each node also knows the largest end below it, by
  *            which ranges are found.
+ * Units: bytes. Errors: none. Threads: none of its own.
  * Ownership: the caller owns nodes and bytes, which must not move while the node is in a tree.
- * Units:     bytes.
- * Errors:    none.
- * Threads:   none of its own.
  */
 #pragma once
 

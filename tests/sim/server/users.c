@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* users.c - passwords, tokens and rights.
  *
- * Tokens are etcd's simple tokens: every member that applies the request for a token knows it, until the member
+ * Tokens are etcd's simple tokens: every member that applies the request for a token knows the token, until the member
  * restarts or has not seen the token for five minutes. */
 #include "tests/sim/server/server-internal.h"
 

@@ -362,7 +362,8 @@ void watcher_request(ServerCall *call, const Pb__WatchRequest *request)
     if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE)
         create(call, request->create);
     else if (request->request_case == PB__WATCH_REQUEST__REQUEST_PROGRESS)
-        /* etcd before 3.4.25 does not wait for earlier events. */
+        /* As in etcd before 3.4.25, the answer to a request for progress does not wait for earlier
+         * events. */
         call_output(call,
                     &response_new(call, -1, call->server->members[call->member].applied)->base);
 }

@@ -2,10 +2,8 @@
 /* loop-scripts.h - small scripts of timers whose order sd-event defines. They are run on libsystemd and on the model of
  * sd-event.
  *
+ * Units: none. Errors: asserts. Threads: one.
  * Ownership: a script frees what it makes.
- * Units:     none.
- * Errors:    asserts.
- * Threads:   one.
  */
 #pragma once
 

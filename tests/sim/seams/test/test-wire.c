@@ -123,7 +123,7 @@ static void a_request_takes_virtual_time(void **state _unused_)
     run_until("p: txn 0 1", 1);
     get(&p, "k", "p");
     run_until("p: get 0 v", 1);
-    /* the time includes that of connecting */
+    /* the time includes the time to connect */
     assert_in_range(loops_now_usec() - USEC_PER_SEC, 6 * 200, 6 * 2000);
     /* A delay of ten seconds in each direction is longer than a call's deadline. */
     network_clog(0, 0, 10 * USEC_PER_SEC);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-server.h - a minimal etcd for tests of the simulated network: a few keys, in one store behind all members.
  *
+ * Errors: asserts. Threads: one.
  * Ownership: testing_server_open() makes the only server; testing_server_close() frees it.
  * Units:     microseconds; members are counted from 0.
- * Errors:    asserts.
- * Threads:   one.
  */
 #pragma once
 

@@ -27,7 +27,7 @@ typedef struct Scenario {
     Pair *pair;
     Draws draws;
     int64_t first; /* revision at the scenario's start */
-    /* the scenario draws no range that ends before it begins, for which etcd's rights are undefined */
+    /* the scenario draws no range that ends before its begin: etcd does not define the rights on such a range */
     bool ordered;
 } Scenario;
 
@@ -154,7 +154,7 @@ static void draw_put(Scenario *scenario, DrawnOp *ret)
     put->key = draw_key(&scenario->draws);
     (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&scenario->draws, 1000));
     put->value = bytes(ret->value, draw(&scenario->draws, 6) == 0 ? 0 : strlen(ret->value));
-    /* the last of these numbers is of a lease that does not exist */
+    /* lease number n_leases + 1 does not exist */
     if (draw(&scenario->draws, 2) == 0)
         put->lease = 1 + draw(&scenario->draws, (uint32_t)scenario->pair->n_leases + 1);
     ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
@@ -245,8 +245,8 @@ static void tell_lease(Scenario *scenario)
 }
 
 /* Waits until the watches that began in the past have read the history. etcd lets such watches read
- * only at intervals, and a compaction may come first. A watch that has shown the put below has read
- * the history. */
+ * only at intervals, and a compaction may come first. So this function puts a key: a watch that has
+ * shown that put has read the history. */
 static void let_read(Pair *pair, ProtobufCBinaryData key)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;

@@ -276,7 +276,7 @@ static void a_new_leader_gives_leases_their_time_again(void **state)
     server_elect(world->server, 2);
     assert_int_equal(server_term(world->server), term + 1);
     assert_int_equal(server_leader(world->server), 2);
-    pass_msec(world, 10999); /* 11 s: the lease's TTL and an election timeout */
+    pass_msec(world, 10999); /* the lease expires at 11 s: its TTL and an election timeout */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -295,7 +295,7 @@ static void no_lease_runs_out_without_a_quorum(void **state)
     assert_int_equal(server_revision(world->server), 2);
     assert_true(server_leader(world->server) == SIZE_MAX);
     server_start(world->server, 1);
-    pass_msec(world, 3999); /* 4 s: two election timeouts and the lease's TTL */
+    pass_msec(world, 3999); /* the lease expires at 4 s: two election timeouts and its TTL */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -323,7 +323,8 @@ static void a_leader_whose_disk_hangs_renews_what_is_gone(void **state)
     assert_true(server_leader(world->server) != old && server_term(world->server) > term);
     assert_int_equal(renewed_ttl(stream, 5), 10);
     assert_int_equal(((Pb__LeaseKeepAliveResponse *)stream->messages[5])->header->raft_term, term);
-    /* such a leader answers no read, so libetcd asks for one as a witness */
+    /* a leader whose disk hangs answers no read, so libetcd requests a read as a witness of each
+     * renewal */
     assert_false(witness->ended);
     server_start_disk(world->server, old);
     keep_alive(stream, lease);
@@ -464,8 +465,8 @@ static void a_member_that_lags_applies_before_it_compacts(void **state)
     assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
 }
 
-/* A watch on a returning member is cancelled if a delete was compacted that it cannot show: its
- * client must list the keys again. */
+/* A returning member cancels a watch if the watch has not shown a delete that was compacted. The
+ * watch's client must list the keys again. */
 static void a_member_that_comes_back_tells_no_half_revision(void **state)
 {
     (void)state;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-client.h - a client of a real etcd member that waits for each answer; it uses gRPC, and nothing of libetcd.
  *
+ * Units: bytes. Threads: main thread only.
  * Ownership: testing_client_new() gives the caller a client, testing_stream_open() a stream; the functions that free
  *            them accept NULL. Messages are freed by protobuf_c_message_free_unpacked(message, NULL).
- * Units:     bytes.
  * Errors:    a failure of gRPC itself ends the test; a call's status is its result.
- * Threads:   main thread only.
  */
 #pragma once
 

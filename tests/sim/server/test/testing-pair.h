@@ -4,11 +4,10 @@
  * Values that cannot be equal are not compared: the ids of cluster and members, lease ids that the server chose, terms,
  * sizes, and the division of a watch's events into answers.
  *
+ * Units: none. Threads: main thread only.
  * Ownership: pair_new() gives the caller a Pair, which has a model and a client of the real etcd; pair_free() accepts
  *            NULL.
- * Units:     none.
  * Errors:    a difference ends the test and prints both answers with the request.
- * Threads:   main thread only.
  */
 #pragma once
 
