@@ -27,8 +27,10 @@ enum {
     READY_SEC = 60, /* long enough for sanitizers on a busy machine */
     POLL_MSEC = 10,
     OUTPUT_BYTES_MAX = 1 << 20,
+    MEMBER_PORTS = 3,
+    BLOCK_PORTS = MEMBERS_MAX * MEMBER_PORTS,
     PORT_FIRST = 20000, /* below the kernel's range of ephemeral ports */
-    PORT_LAST = 32000,
+    BLOCKS = 800,
 };
 
 typedef struct Member {
@@ -45,7 +47,8 @@ struct TestingEtcd {
     size_t n_members;
     TestingEtcdFlags flags;
     char *folder, *endpoints, *ca, *cert, *key;
-    int lock; /* descriptor that holds the folder's lock */
+    int lock;       /* descriptor that holds the folder's lock */
+    int ports_lock; /* socket that reserves the cluster's block of ports */
     Member members[MEMBERS_MAX];
 };
 
@@ -138,26 +141,47 @@ static void shell(const TestingEtcd *etcd, const char *script)
 
 /* ---- ports and health ---- */
 
-static int free_port(void)
+/* Returns a socket that is bound to the port of 127.0.0.1, or a negative number if the port is taken. */
+static int bind_port(int type, int port)
 {
-    static int next;
-    unsigned draw = 0;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    /* closed connections do not keep a member from listening */
+    if (fd >= 0 && type == SOCK_STREAM)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        fd = fd_close(fd);
+    return fd;
+}
 
-    if (next == 0) {
-        if (getrandom(&draw, sizeof(draw), 0) != sizeof(draw))
-            give_up(NULL, "getrandom: %s", strerror(errno));
-        next = PORT_FIRST + (int)(draw % (PORT_LAST - PORT_FIRST));
+static bool are_free(int first, int n)
+{
+    for (int i = 0; i < n; i++) {
+        _cleanup_fd_ int fd = bind_port(SOCK_STREAM, first + i);
+        if (fd < 0)
+            return false;
     }
-    for (int i = 0; i < PORT_LAST - PORT_FIRST; i++) {
-        next = next >= PORT_LAST ? PORT_FIRST : next + 1;
-        struct sockaddr_in address = {.sin_family = AF_INET,
-                                      .sin_port = htons((uint16_t)next),
-                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
-            return next;
+    return true;
+}
+
+/* Reserves a block of BLOCK_PORTS ports until ret_lock is closed, and returns the first one. A member listens some time
+ * after its port was found free, and another test must not find the port free in between: the lock is a UDP socket at
+ * the block's first port. */
+static int reserve_ports(int *ret_lock)
+{
+    unsigned draw;
+    if (getrandom(&draw, sizeof(draw), 0) != sizeof(draw))
+        give_up(NULL, "getrandom: %s", strerror(errno));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        const int first = PORT_FIRST + (int)((draw + i) % BLOCKS) * BLOCK_PORTS;
+        *ret_lock = bind_port(SOCK_DGRAM, first);
+        if (*ret_lock >= 0 && are_free(first, BLOCK_PORTS))
+            return first;
+        *ret_lock = fd_close(*ret_lock);
     }
-    give_up(NULL, "no free port");
+    give_up(NULL, "no free ports");
 }
 
 /* Sends one HTTP request to the metrics port; returns false if no answer arrives within a second. */
@@ -523,12 +547,13 @@ TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags)
         etcd->cert = text("%s/client.pem", etcd->folder);
         etcd->key = text("%s/client.key", etcd->folder);
     }
+    int port = reserve_ports(&etcd->ports_lock);
     char *cluster = text("%s", "");
     for (size_t i = 0; i < n_members; i++) {
         Member *member = &etcd->members[i];
-        member->client_port = free_port();
-        member->peer_port = free_port();
-        member->metrics_port = free_port();
+        member->client_port = port++;
+        member->peer_port = port++;
+        member->metrics_port = port++;
         (void)snprintf(member->endpoint, sizeof(member->endpoint), "127.0.0.1:%d",
                        member->client_port);
         char *longer = text("%s%sm%zu=%s://127.0.0.1:%d", cluster, i ? "," : "", i,
@@ -571,6 +596,7 @@ TestingEtcd *testing_etcd_stop(TestingEtcd *etcd)
     }
     (void)folder_remove(etcd->folder, NULL); /* a folder that remains in /tmp does no harm */
     etcd->lock = fd_close(etcd->lock);
+    etcd->ports_lock = fd_close(etcd->ports_lock);
     free(etcd->folder);
     free(etcd->endpoints);
     free(etcd->ca);

@@ -194,15 +194,20 @@ static LogPlace *place_of(Reader *reader, int rank)
     return &request->places[request->n_places++];
 }
 
-/* Tells whether another node shows the same log. Nodes may share a folder of logs; then each node reports all ranks. */
+/* Tells whether another node shows the same log. Nodes may share a folder of logs; then each node reports all ranks. A
+ * stopped reader of an earlier generation may still be among the readers, and its log is a different one. */
 static bool is_shown_elsewhere(const Reader *reader, const LogPlace *next)
 {
     const LogReaders *all = reader->all;
-    for (size_t i = 0; i < all->n; i++)
-        for (size_t k = 0; all->of[i] != reader && k < all->of[i]->request.n_places; k++)
-            if (all->of[i]->shown[k] && all->of[i]->request.places[k].rank == next->rank &&
-                all->of[i]->request.places[k].file == next->file)
+    for (size_t i = 0; i < all->n; i++) {
+        const Reader *other = all->of[i];
+        if (other == reader || other->request.generation != reader->request.generation)
+            continue;
+        for (size_t k = 0; k < other->request.n_places; k++)
+            if (other->shown[k] && other->request.places[k].rank == next->rank &&
+                other->request.places[k].file == next->file)
                 return true;
+    }
     return false;
 }
 
