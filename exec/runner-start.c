@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "daemon/process/orphans.h"
-#include "exec/gpus.h"
-#include "exec/port.h"
 #include "exec/program-path.h"
-#include "exec/secrets.h"
-#include "exec/shared-memory.h"
-#include "exec/temporary-folder.h"
+#include "exec/resources/gpus.h"
+#include "exec/resources/port.h"
+#include "exec/resources/secrets.h"
+#include "exec/resources/shared-memory.h"
+#include "exec/resources/temporary-folder.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "daemon/process/spawn.h"
-#include "exec/port.h"
 #include "exec/program-path.h"
-#include "exec/secrets.h"
-#include "exec/temporary-folder.h"
+#include "exec/resources/port.h"
+#include "exec/resources/secrets.h"
+#include "exec/resources/temporary-folder.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "daemon/process/process.h"
-#include "exec/gpus.h"
+#include "exec/resources/gpus.h"
 #include "exec/runner.h"
 #include "protocol/channel.h"
 #include "protocol/exec-variables.h"

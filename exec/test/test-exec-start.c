@@ -6,10 +6,10 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "exec/gpus.h"
-#include "exec/port.h"
 #include "exec/program-path.h"
-#include "exec/secrets.h"
+#include "exec/resources/gpus.h"
+#include "exec/resources/port.h"
+#include "exec/resources/secrets.h"
 #include "protocol/exec-variables.h"
 
 #include <netinet/in.h>

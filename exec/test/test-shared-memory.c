@@ -5,7 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "exec/shared-memory.h"
+#include "exec/resources/shared-memory.h"
 
 #include <fcntl.h>
 #include <signal.h>

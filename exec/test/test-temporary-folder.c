@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "exec/temporary-folder.h"
+#include "exec/resources/temporary-folder.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* temporary-folder.c - see temporary-folder.h. */
-#include "exec/temporary-folder.h"
+#include "exec/resources/temporary-folder.h"
 
 #include "base/cleanup.h"
 #include "base/fault.h"

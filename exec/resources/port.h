@@ -6,6 +6,7 @@
  *
  * Ownership: the caller closes the descriptor when the program has ended.
  * Units:     none. Errors: -errno of socket() or bind().
+ * Threads:   any.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared-memory.c - see shared-memory.h. */
-#include "exec/shared-memory.h"
+#include "exec/resources/shared-memory.h"
 
 #include "base/cleanup.h"
 #include "base/file.h"

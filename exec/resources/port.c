@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* port.c - see port.h. */
-#include "exec/port.h"
+#include "exec/resources/port.h"
 
 #include "base/cleanup.h"
 

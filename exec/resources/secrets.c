@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secrets.c - see secrets.h. */
-#include "exec/secrets.h"
+#include "exec/resources/secrets.h"
 
 #include "base/cleanup.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpus.c - see gpus.h. */
-#include "exec/gpus.h"
+#include "exec/resources/gpus.h"
 
 #include "base/cleanup.h"
 
