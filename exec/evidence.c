@@ -96,6 +96,27 @@ static bool read_message(const char *path, char ret[EXEC_TEXT_MAX])
     return *ret != '\0';
 }
 
+bool exec_find_frame(const char *tail, char ret[EXEC_FRAME_MAX])
+{
+    static const char header[] = "(most recent call first):\n", file[] = "  File \"";
+    const char *at = find_last(tail, "Current thread 0x");
+    at = at ? strstr(at, header) : find_last(tail, header);
+    at = at ? at + strlen(header) : NULL;
+    if (!at || strncmp(at, file, strlen(file)) != 0)
+        return false;
+    at += strlen(file);
+    const char *end = at + strcspn(at, "\"\n"), *name = memrchr(at, '/', (size_t)(end - at));
+    char function[64];
+    int line;
+    if (sscanf(end, "\", line %d in %63[^\n]", &line, function) != 2)
+        return false;
+    name = name ? name + 1 : at;
+    (void)snprintf(ret, EXEC_FRAME_MAX, "%s (%.*s:%d)", function, (int)MIN(end - name, 40), name,
+                   line);
+    printable_repair(ret);
+    return true;
+}
+
 static void name_signal(ExecEnd end, char ret[EXEC_TEXT_MAX])
 {
     const char *name = sigabbrev_np(end.status); /* NULL: a real-time signal */

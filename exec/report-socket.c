@@ -92,6 +92,7 @@ bool report_socket_serve(ReportSocket *s,
         ssize_t n = 1;
         int left = PACKETS_A_CALL;
         while (left > 0 && (n = packet_receive(s->of[i], packet, sizeof(packet))) > 0) {
+            s->serving = s->of[i];
             take(userdata, packet, (size_t)n);
             left--;
         }
@@ -102,6 +103,13 @@ bool report_socket_serve(ReportSocket *s,
             drop(s, i); /* the other end has closed it */
     }
     return has_more;
+}
+
+pid_t report_socket_peer(const ReportSocket *s)
+{
+    struct ucred peer = {0};
+    socklen_t size = sizeof(peer);
+    return getsockopt(s->serving, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
 }
 
 /* A connection that fails is shut down here, and dropped once all that it had sent has been received. */

@@ -14,6 +14,7 @@
 #include "base/error.h"
 
 #include <poll.h>
+#include <sys/types.h>
 
 enum { REPORTERS_MAX = 16 };
 
@@ -24,6 +25,7 @@ typedef struct ReportSocket {
     int of[REPORTERS_MAX]; /* connections, the oldest first */
     size_t n;
     uint64_t n_accepted; /* connections so far */
+    int serving;         /* the connection of the packet that `take` has */
 } ReportSocket;
 
 /* Makes the socket, which only this user may connect to. */
@@ -37,5 +39,7 @@ size_t report_socket_poll(const ReportSocket *s, struct pollfd *ret);
 bool report_socket_serve(ReportSocket *s,
                          void (*take)(void *userdata, const char *packet, size_t n),
                          void *userdata);
+/* Returns the process that made the connection of the packet that `take` has; 0: unknown. */
+pid_t report_socket_peer(const ReportSocket *s);
 /* Sends a text to all connections. */
 void report_socket_send(ReportSocket *s, const char *text);

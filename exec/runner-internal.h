@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runner-internal.h - what the parts of a runner share: runner.c (its life), runner-start.c (what is looked at before
- * the world goes) and runner-reports.c (reports of the program, and requests to it).
+ * the world goes), runner-reports.c (reports of the program, and requests to it) and runner-standstill.c (a program
+ * that hangs).
  *
  * Ownership: runner_run() owns the Runner. Errors: -errno with a text. Threads: one.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -74,15 +75,22 @@ typedef struct Runner {
     double loss;            /* found in the output before its step */
     int64_t registered;     /* step of the checkpoint that waits for its verdict; -1: none */
     bool polls;             /* the program looks for LEAVE by itself, so no signal need tell it */
-    bool is_leaving, has_finished, is_silent, is_fenced;
-    char silent_state;   /* of the program's main process before it was killed for its silence */
-    uint64_t sign_usec;  /* when the program last printed or reported */
-    uint64_t n_printed;  /* bytes of output until then */
-    uint64_t n_accepted; /* connections that have got LEAVE */
-    uint64_t leave_usec; /* until then the program may leave */
-    uint64_t kill_usec;  /* when the program got SIGKILL; 0: it did not */
-    int64_t n_bad;       /* reports that could not be read */
-    uint64_t lines_usec; /* begin of the present second */
+    bool is_leaving, has_finished, is_fenced;
+    bool is_given_up;  /* the program hangs: it is killed, once it has printed its stacks */
+    bool is_hung;      /* sdtraind has found that */
+    char stood[160];   /* why the program is given up */
+    char stood_state;  /* state of its main process then, as /proc has it */
+    int stacks_signal; /* a process of the program prints its stacks on this signal; 0: none does */
+    pid_t stacks_pid;  /* that process */
+    uint64_t stacks_usec;        /* when it got the signal; 0: it did not */
+    uint64_t stacks_printed;     /* bytes of output until then */
+    uint64_t sign_usec;          /* when the program last printed or reported */
+    uint64_t n_printed;          /* bytes of output until then */
+    uint64_t n_accepted;         /* connections that have got LEAVE */
+    uint64_t leave_usec;         /* until then the program may leave */
+    uint64_t kill_usec;          /* when the program got SIGKILL; 0: it did not */
+    int64_t n_bad;               /* reports that could not be read */
+    uint64_t lines_usec;         /* begin of the present second */
     int64_t n_lines, n_unlogged; /* lines of this second */
     int code;
 } Runner;
@@ -127,3 +135,17 @@ void runner_take_pattern(void *userdata, OutputNumber kind, const char *number);
 void runner_note_unlogged(Runner *r);
 /* Sends the request to leave to connections that have not got it. */
 void runner_send_leave(Runner *r, uint64_t now_usec);
+
+/* ---- a program that hangs ---- */
+
+/* Gives up a program that has neither printed nor reported for exec.silence_s. Returns when that is due. */
+uint64_t runner_watch_silence(Runner *r, uint64_t now_usec);
+/* Logs what the program's processes do, lets it print its stacks, and kills it. */
+void runner_give_up(Runner *r, const char *why, uint64_t now_usec);
+/* Kills a program that has printed its stacks. Returns when that is due. */
+uint64_t runner_watch_stacks(Runner *r, uint64_t now_usec);
+/* Tells whether the kernel shows the program stopped, or waiting for a driver or a disk. */
+bool runner_is_stuck(const Runner *r);
+/* Writes why the program was given up, and where it stood. tail: its last output. */
+void runner_write_standstill(const Runner *r, const char *tail, char *ret, size_t size);
+void runner_kill_program(Runner *r);

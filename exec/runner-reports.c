@@ -198,6 +198,10 @@ static void take_report(Runner *r, const ExecReport *of)
         r->has_finished = true;
     if (of->has & EXEC_KEY_POLLS)
         r->polls = true;
+    if (of->has & EXEC_KEY_STACKS) {
+        r->stacks_signal = of->stacks_signal;
+        r->stacks_pid = report_socket_peer(&r->socket);
+    }
     if (of->has & EXEC_KEY_EXTEND && r->is_leaving)
         r->leave_usec =
             MAX(r->leave_usec, clock_boottime_usec() + (uint64_t)of->extend_sec * USEC_PER_SEC);

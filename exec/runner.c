@@ -34,19 +34,14 @@ static void set_state(Runner *r, RunnerState state)
     r->state_usec = clock_boottime_usec();
 }
 
-static bool is_stuck(const Runner *r)
-{
-    return r->is_silent && strchr("TtD", r->silent_state) && r->silent_state;
-}
-
 /* Reports the error to sdtraind, and ends the runner. */
 static void fail(Runner *r, int code, const char *text)
 {
     ChannelMessage m = {.type = CHANNEL_ERROR,
                         .step = r->step,
                         .exit_code = code,
-                        .hung = r->is_silent,
-                        .stuck = is_stuck(r)};
+                        .hung = r->is_given_up,
+                        .stuck = runner_is_stuck(r)};
     runner_write_stage(r, &m);
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     log_error("%s", text);
@@ -235,6 +230,14 @@ static void arm_dead_man(Runner *r, uint64_t alive_usec, uint64_t lease_usec)
     dead_man_arm(&r->dead_man, alive_usec);
 }
 
+/* The rank hangs before its program has started: in its setup, or as it waits for another rank's. */
+static void give_up_setup(Runner *r, const char *why)
+{
+    r->is_given_up = true;
+    r->stood_state = command_state(&r->command);
+    fail(r, -SIGKILL, why);
+}
+
 static void take_message(Runner *r, const ChannelMessage *m)
 {
     char text[64];
@@ -250,6 +253,13 @@ static void take_message(Runner *r, const ChannelMessage *m)
         break;
     case CHANNEL_STOP:
         leave(r);
+        break;
+    case CHANNEL_HUNG:
+        r->is_hung = true;
+        if (r->state == RUNS)
+            runner_give_up(r, m->text, clock_boottime_usec());
+        else if (r->state != DRAINS)
+            give_up_setup(r, m->text);
         break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
@@ -303,21 +313,18 @@ static bool was_not_executed(const Runner *r, Error *err)
            (exec_check_folder(r->job->exec.dir, err) < 0 || runner_check_program(r, err) < 0);
 }
 
-static const char *state_text(char state)
-{
-    return state == 'T' || state == 't' ? "; it was stopped"
-           : state == 'D'               ? "; it waited for a driver or a disk"
-                                        : "";
-}
-
 /* Reports how the program has ended. */
 static void end_program(Runner *r)
 {
     ExecVerdict verdict;
     Error err = ERROR_INIT;
     report_socket_serve(&r->socket, runner_take_packet, r); /* its last reports */
-    exec_judge(&r->job->exec, r->command.end, output_end(&r->output), r->values.of[EXEC_ERROR_FILE],
-               &verdict);
+    const char *tail = output_end(&r->output);
+    exec_judge(&r->job->exec, r->command.end, tail, r->values.of[EXEC_ERROR_FILE], &verdict);
+    if (r->is_given_up) {
+        verdict.code = -SIGKILL;
+        runner_write_standstill(r, tail, verdict.text, sizeof(verdict.text));
+    }
     secret_set_take_out(&r->masked, verdict.text);
     output_close(&r->output);
     runner_note_unlogged(r);
@@ -325,16 +332,11 @@ static void end_program(Runner *r)
         verdict.code = EXIT_RETRY;
         (void)snprintf(verdict.text, sizeof(verdict.text),
                        "no word from etcd, and the node's lease may have ended (exec.fence_s)");
-    } else if (r->is_silent) {
-        verdict.code = -SIGKILL;
-        (void)snprintf(verdict.text, sizeof(verdict.text),
-                       "no output and no report for %d s (exec.silence_s)%s",
-                       r->job->exec.silence_sec, state_text(r->silent_state));
-    } else if (was_not_executed(r, &err)) {
+    } else if (!r->is_given_up && was_not_executed(r, &err)) {
         verdict.code = EXIT_NEVER_RETRY;
         (void)snprintf(verdict.text, sizeof(verdict.text), "%s", err.text);
     }
-    if (verdict.code != EXIT_DONE && (!r->is_leaving || r->is_fenced)) {
+    if (verdict.code != EXIT_DONE && (!r->is_leaving || r->is_fenced || r->is_hung)) {
         fail(r, verdict.code, verdict.text);
         return;
     }
@@ -347,12 +349,6 @@ static void end_program(Runner *r)
     set_state(r, OVER);
 }
 
-static void kill_program(Runner *r)
-{
-    r->kill_usec = clock_boottime_usec();
-    command_kill(&r->command);
-}
-
 /* A program that survives SIGKILL waits for a driver or a disk. This runner ends then, and sdtraind finds that the slot
  * is lost: no other rank starts there. Returns when that is due. */
 static uint64_t watch_kill(Runner *r, uint64_t now_usec)
@@ -362,29 +358,10 @@ static uint64_t watch_kill(Runner *r, uint64_t now_usec)
         return USEC_INFINITY;
     if (now_usec < end_usec)
         return end_usec;
-    r->is_silent = true;
-    r->silent_state = command_state(&r->command);
+    r->is_given_up = true;
+    r->stood_state = command_state(&r->command);
     fail(r, -SIGKILL, "its process survives SIGKILL");
     return USEC_INFINITY;
-}
-
-/* Kills a program that has neither printed nor reported for exec.silence_s. Returns when that is due. */
-static uint64_t watch_silence(Runner *r, uint64_t now_usec)
-{
-    const uint64_t silence_usec = (uint64_t)r->job->exec.silence_sec * USEC_PER_SEC;
-    if (r->output.n_read != r->n_printed) {
-        r->n_printed = r->output.n_read;
-        r->sign_usec = now_usec;
-    }
-    if (silence_usec == 0 || r->is_leaving || r->is_silent)
-        return USEC_INFINITY;
-    if (now_usec >= r->sign_usec + silence_usec) {
-        r->is_silent = true;
-        r->silent_state = command_state(&r->command);
-        kill_program(r);
-        return USEC_INFINITY;
-    }
-    return r->sign_usec + silence_usec;
 }
 
 /* Kills the program before the fence. Returns when that is due. */
@@ -396,7 +373,7 @@ static uint64_t watch_fence(Runner *r, uint64_t now_usec)
     if (now_usec < at_usec)
         return at_usec;
     r->is_fenced = true;
-    kill_program(r);
+    runner_kill_program(r);
     return USEC_INFINITY;
 }
 
@@ -409,14 +386,16 @@ static int serve_times(Runner *r)
     const uint64_t now_usec = clock_boottime_usec();
     uint64_t due_usec = runner_send_news(r, now_usec);
     if (r->state == RUNS)
-        due_usec = sooner(due_usec, sooner(watch_silence(r, now_usec), watch_fence(r, now_usec)));
+        due_usec =
+            sooner(due_usec, sooner(runner_watch_silence(r, now_usec), watch_fence(r, now_usec)));
     if (r->state == RUNS)
-        due_usec = sooner(due_usec, watch_kill(r, now_usec));
+        due_usec =
+            sooner(due_usec, sooner(runner_watch_stacks(r, now_usec), watch_kill(r, now_usec)));
     if (r->state == RUNS && r->is_leaving) {
         runner_send_leave(r, now_usec);
         if (now_usec >= r->leave_usec && r->command.pid > 0) {
             log_warning("the program has not left in time: it is killed");
-            kill_program(r);
+            runner_kill_program(r);
             r->leave_usec = USEC_INFINITY;
         }
         due_usec = MIN(due_usec, r->leave_usec);

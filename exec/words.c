@@ -6,6 +6,7 @@
 #include "base/text/printable.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <string.h>
 
 typedef enum KeyType {
@@ -13,6 +14,7 @@ typedef enum KeyType {
     KEY_COUNT,
     KEY_NUMBER,
     KEY_STAGE,
+    KEY_SIGNAL,
     KEY_TEXT,
 } KeyType;
 
@@ -37,6 +39,7 @@ static const struct Key {
     {"EXTEND", KEY_COUNT, EXEC_KEY_EXTEND, MEMBER(extend_sec), 86400},
     {"FINISHED", KEY_YES, EXEC_KEY_FINISHED, 0, 0, 0},
     {"POLLS", KEY_YES, EXEC_KEY_POLLS, 0, 0, 0},
+    {"STACKS", KEY_SIGNAL, EXEC_KEY_STACKS, MEMBER(stacks_signal), 0},
 };
 
 static const struct {
@@ -83,6 +86,19 @@ static int take_stage(const struct Key *key, const char *value, void *ret, Error
                      key->name, value);
 }
 
+static int take_signal(const struct Key *key, const char *value, void *ret, Error *err)
+{
+    for (int number = 1; number < SIGRTMIN; number++) {
+        const char *name = sigabbrev_np(number);
+        if (name && strncmp(value, "SIG", 3) == 0 && strcmp(value + 3, name) == 0) {
+            *(int *)ret = number;
+            return 0;
+        }
+    }
+    return error_set(err, -EINVAL, "%s=%.40s: expected a signal's name, such as SIGUSR1", key->name,
+                     value);
+}
+
 static int take_text(const struct Key *key, const char *value, void *ret, Error *err)
 {
     if (!*value || strlen(value) >= key->size)
@@ -108,6 +124,8 @@ static int take_value(const struct Key *key, const char *value, ExecReport *repo
         return take_number(key, value, ret, err);
     case KEY_STAGE:
         return take_stage(key, value, ret, err);
+    case KEY_SIGNAL:
+        return take_signal(key, value, ret, err);
     default:
         return take_text(key, value, ret, err);
     }

@@ -29,6 +29,7 @@ typedef enum ExecKey {
     EXEC_KEY_EXTEND = 1 << 10,
     EXEC_KEY_FINISHED = 1 << 11,
     EXEC_KEY_POLLS = 1 << 12,
+    EXEC_KEY_STACKS = 1 << 13,
 } ExecKey;
 
 typedef struct ExecReport {
@@ -40,6 +41,7 @@ typedef struct ExecReport {
     char checkpoint[EXEC_REGISTERED_MAX]; /* URI of a checkpoint that is durable */
     char status[EXEC_STATUS_MAX];
     int extend_sec;
+    int stacks_signal; /* the process that reports prints its stacks when it gets this signal */
 } ExecReport;
 
 /* Parses a packet of n bytes. The error is that of the first bad line. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *const type_name[CHANNEL_TYPES] = {
-    "assign",     "go",    "alive", "checkpoint", "stop",  "committed", "refused", "hello",
+    "assign",     "go",    "alive", "checkpoint", "stop",  "committed", "refused", "hung", "hello",
     "rendezvous", "ready", "stage", "step",       "saved", "error",     "done",    "found"};
 
 const char *channel_type_name(ChannelType type)
@@ -116,7 +116,7 @@ static const ChannelFieldRow rows[] = {
     NEWER(unmet, unmet, INT, T(ERROR)),
     NEWER(hung, hung, BOOL, T(ERROR)),
     NEWER(stuck, stuck, BOOL, T(ERROR)),
-    FIELD(text, TEXT, T(ERROR)),
+    FIELD(text, TEXT, T(ERROR) | T(HUNG)),
     ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
 

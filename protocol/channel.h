@@ -5,7 +5,7 @@
  * (SDTRAIN_CHANNEL=3). The receiver skips a message of an unknown type with a warning, so that different versions work
  * together.
  *
- *   daemon -> trainer   assign go alive checkpoint stop committed refused
+ *   daemon -> trainer   assign go alive checkpoint stop committed refused hung
  *   trainer -> daemon   hello rendezvous ready stage step saved error done found
  *
  * Ownership: strings inside a ChannelMessage are fixed buffers, except assign.spec, which channel_receive() allocates
@@ -51,6 +51,7 @@ typedef enum ChannelType {
     CHANNEL_STOP,       /* rank 0 must finish the step, save and exit with code 0 */
     CHANNEL_COMMITTED,  /* the checkpoint of `step` is recorded in etcd */
     CHANNEL_REFUSED,    /* etcd refused the commit: this world has ended */
+    CHANNEL_HUNG, /* to a program's runner: end the program, which hangs, and report its state */
     /* trainer -> daemon */
     CHANNEL_HELLO,      /* the process runs; has the pid */
     CHANNEL_RENDEZVOUS, /* from rank 0: the address of its rendezvous store */
@@ -121,7 +122,7 @@ typedef struct ChannelMessage {
         char address[CHANNEL_ADDRESS_MAX];
         int pid; /* hello: pid of the trainer */
 
-        struct {              /* fields of stage and error */
+        struct {              /* fields of stage, error and hung */
             TrainStage stage; /* the rank's present stage, or its last stage */
             /* stage: how long the ranks have waited. In STAGE_SAVING they wait for a save, otherwise for the data of
              * rank waits_rank and perhaps of other ranks. 0: the ranks do not wait. */
@@ -132,7 +133,7 @@ typedef struct ChannelMessage {
             int unmet;     /* error: 1 + the number of a rank that could not be joined; 0: none */
             bool hung;     /* error: the program was killed because it had been silent too long */
             bool stuck; /* error: hung, and the kernel showed it stopped or waiting for a device */
-            char text[CHANNEL_TEXT_MAX]; /* error: the reason, a text for people */
+            char text[CHANNEL_TEXT_MAX]; /* error, hung: the reason, a text for people */
         };
 
         struct { /* fields of step */

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "daemon/process/spawn.h"
+#include "daemon/process/standstill.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -231,6 +232,16 @@ static bool hosted_is_gone(const Process *p)
 }
 
 /* ---- kill and reap ---- */
+
+void process_log_standstill(const Process *p)
+{
+    char lines[STANDSTILL_LINES][STANDSTILL_LINE];
+    if (p->pid <= 0 || p->exited)
+        return;
+    const size_t n = standstill_look(p->pid, lines, STANDSTILL_LINES);
+    for (size_t i = 0; i < n; i++)
+        log_info("slot %d: %s", p->slot, lines[i]);
+}
 
 void process_kill(const Process *p)
 {

@@ -74,6 +74,9 @@ int process_watch(Process *process, const ProcessEvents *events);
 /* Ends the calls of `heard`, because the channel is broken. */
 void process_deafen(Process *process);
 
+/* Logs what each process of the program does, as /proc shows it (standstill.h): before a program that hangs is killed.
+ */
+void process_log_standstill(const Process *process);
 /* Sends SIGKILL to all processes of the slot. */
 void process_kill(const Process *process);
 /* Reaps the program if it has ended. Returns true once: then *ret says how the program ended, and the processes that

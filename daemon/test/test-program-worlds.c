@@ -6,6 +6,7 @@
 #include "daemon/world/local-world.h"
 #include "protocol/exit-code.h"
 
+#include <signal.h>
 #include <string.h>
 
 enum { INCARNATION = 5, RESUMED = 40 };
@@ -376,14 +377,14 @@ static void a_runner_knows_when_the_lease_may_end(_unused_ void **state)
     assert_int_equal(home.trainers[2].lease_usec, clock_boottime_usec() + 10 * USEC_PER_SEC);
 }
 
-static bool is_killed(int slot) { return w.slots.of[slot] && w.slots.of[slot]->killing; }
+static bool is_hung(int slot) { return w.slots.of[slot] && w.slots.of[slot]->hangs; }
 
 static void check_hangs_after(uint64_t sec, bool rank0, bool rank1)
 {
     pass(sec * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
-    assert_int_equal(is_killed(0), rank0);
-    assert_int_equal(is_killed(2), rank1);
+    assert_int_equal(is_hung(0), rank0);
+    assert_int_equal(is_hung(2), rank1);
 }
 
 /* Neither a program that says nothing nor one that names steps alone is bound. */
@@ -422,6 +423,60 @@ static void stages_are_watched(_unused_ void **state)
     }
     check_hangs_after(8, false, false);
     check_hangs_after(3, true, false);
+}
+
+static void hang(void)
+{
+    for (int i = 1; i < 20; i++) {
+        stage(0, RESUMED + i, STAGE_COMPUTING);
+        pass(USEC_PER_SEC);
+    }
+    check_hangs_after(11, true, false);
+    assert_int_equal(home.trainers[0].n_looks, 1);
+    assert_int_equal(home.trainers[2].n_looks, 0);
+}
+
+/* The runner of a program that hangs reports where the program stands, and ends it. */
+static void a_runner_reports_a_hang(_unused_ void **state)
+{
+    run_world();
+    hang();
+    assert_false(home.trainers[0].killed);
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_HUNG], 1);
+    assert_int_equal(home.trainers[2].n_told[CHANNEL_HUNG], 0);
+    check_hangs_after(0, true, false); /* it is told once */
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_HUNG], 1);
+    writes_message(&home, 0,
+                   (ChannelMessage){.type = CHANNEL_ERROR,
+                                    .step = RESUMED + 19,
+                                    .exit_code = -SIGKILL,
+                                    .hung = true,
+                                    .text = "no progress; it stood in step (train.py:33)"});
+    home.trainers[0].status = EXIT_RETRY;
+    dies(&home, 0);
+    answer_all();
+    RanksRecord record = report();
+    assert_true(record.ranks[0].hung);
+    assert_int_equal(record.ranks[0].exit_code, -SIGKILL);
+    assert_string_equal(record.ranks[0].text, "no progress; it stood in step (train.py:33)");
+    ranks_record_clear(&record);
+}
+
+/* A runner that does not report it, for it is stopped itself, is killed. */
+static void a_runner_that_hangs_is_killed(_unused_ void **state)
+{
+    run_world();
+    hang();
+    pass((RANK_EXPLAIN_MSEC - 100) * USEC_PER_MSEC);
+    assert_false(home.trainers[0].killed);
+    pass(200 * USEC_PER_MSEC);
+    assert_true(home.trainers[0].killed);
+    dies(&home, 0);
+    answer_all();
+    RanksRecord record = report();
+    assert_true(record.ranks[0].hung);
+    assert_string_equal(record.ranks[0].text, "no progress since step 59, computing");
+    ranks_record_clear(&record);
 }
 
 static void check_report_after(uint64_t sec, int64_t step, TrainStage stage_of_rank0,
@@ -478,6 +533,8 @@ int main(void)
         CASE(silence_is_not_a_hang),
         CASE(a_program_that_does_not_get_ready_hangs),
         CASE(stages_are_watched),
+        CASE(a_runner_reports_a_hang),
+        CASE(a_runner_that_hangs_is_killed),
         CASE(where_a_rank_stands_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

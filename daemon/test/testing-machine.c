@@ -75,6 +75,7 @@ int process_watch(Process *p, const ProcessEvents *events)
 }
 
 void process_deafen(Process *p) { trainer_of(p)->deafened = true; }
+void process_log_standstill(const Process *p) { trainer_of(p)->n_looks++; }
 void process_kill(const Process *p) { trainer_of(p)->killed = true; }
 
 bool process_reap(Process *p, siginfo_t *ret)

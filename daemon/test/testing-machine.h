@@ -21,6 +21,7 @@ enum { ENDS_NOT = -1000 };
 typedef struct FakeTrainer {
     Process *process;                  /* NULL: no process in this slot */
     bool killed;                       /* the process got SIGKILL */
+    int n_looks;                       /* how often the log got what its processes do */
     bool leaves;                       /* a process that the trainer started lives on */
     bool deafened;                     /* the daemon does not read its channel any more */
     bool hung_up;                      /* the trainer closed its end of the channel */

@@ -9,7 +9,8 @@
 
 static bool is_watched(const Rank *rank)
 {
-    return rank->local && !rank->local->over && !rank->process.exited && !rank->killing;
+    return rank->local && !rank->local->over && !rank->process.exited && !rank->killing &&
+           !rank->hangs;
 }
 
 static bool is_behind(const Watchdog *a, const Watchdog *b)
@@ -53,8 +54,8 @@ static void declare_hung(Rank *rank, uint64_t now_usec)
               (double)(now_usec - rank->watchdog.changed_usec) / 1e6, rank->job,
               (long long)rank->generation, rank->rank);
     local_world_report(local);
-    rank_kill(rank, "no progress since step %lld, %s", (long long)report->step,
-              train_stage_name(rank->watchdog.stage));
+    rank_end_hung(rank, "no progress since step %lld, %s", (long long)report->step,
+                  train_stage_name(rank->watchdog.stage));
 }
 
 /* Reports where a program's rank stands, so that the leader knows which ranks wait when one of another node hangs. */

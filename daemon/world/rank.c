@@ -66,7 +66,10 @@ static void on_rank_timer(void *userdata)
 {
     Rank *rank = userdata;
     if (!rank->killing && !rank->process.exited) {
-        rank_kill(rank, "it said that it would exit, and did not");
+        char why[sizeof(rank->why)];
+        (void)snprintf(why, sizeof(why), "%s",
+                       rank->hangs ? rank->why : "it said that it would exit, and did not");
+        rank_kill(rank, "%s", why);
         return;
     }
     assert(rank->killing || rank->process.exited);
@@ -102,6 +105,26 @@ void rank_kill(Rank *rank, const char *why, ...)
     expect_clear(rank);
 }
 
+void rank_end_hung(Rank *rank, const char *why, ...)
+{
+    ChannelMessage m = {.type = CHANNEL_HUNG, .generation = rank->generation};
+    assert(!rank->hangs && !rank->killing && !rank->process.exited);
+    va_list ap;
+    va_start(ap, why);
+    (void)vsnprintf(m.text, sizeof(m.text), why, ap);
+    va_end(ap);
+    rank->hangs = true;
+    process_log_standstill(&rank->process);
+    if (!rank->local->is_program || !rank->said_hello) {
+        rank_kill(rank, "%s", m.text);
+        return;
+    }
+    (void)snprintf(rank->why, sizeof(rank->why), "%s", m.text);
+    timer_start(rank->workload->needs.timers, &rank->timer, RANK_EXPLAIN_MSEC * USEC_PER_MSEC,
+                on_rank_timer, rank);
+    rank_send(rank, &m);
+}
+
 void rank_expect_exit(Rank *rank)
 {
     if (!timer_runs(&rank->timer))
@@ -120,7 +143,8 @@ static void note_exit(Rank *rank, const siginfo_t *info)
         exit_judge(info->si_code, info->si_status, &rank->words, rank_log_last_line(rank->log),
                    rank->killing ? rank->why : NULL);
     uint64_t still_usec = clock_boottime_usec() - rank->watchdog.changed_usec;
-    if (verdict.code == -SIGKILL && !rank->killing && rank->watchdog.stage != STAGE_RUNNING &&
+    if (verdict.code == -SIGKILL && !rank->killing && !rank->words.error &&
+        rank->watchdog.stage != STAGE_RUNNING &&
         still_usec > workload_alive_usec(rank->workload) * 3 / 4) {
         verdict.hung = true; /* the dead-man timer fired before hang_check() found the hang */
         (void)snprintf(verdict.text, sizeof(verdict.text),

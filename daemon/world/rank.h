@@ -16,7 +16,7 @@
 #include "daemon/world/workload.h"
 #include "protocol/channel.h"
 
-enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
+enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200, RANK_EXPLAIN_MSEC = 1000 };
 
 /* The parts of the program that are needed for starting trainers. */
 struct RankNeeds {
@@ -50,10 +50,11 @@ struct Rank {
     bool is_ready;     /* `ready` was received: the state is restored */
     bool has_gone;     /* `go` was sent */
     bool was_stopped;  /* `stop` was sent */
+    bool hangs;        /* hang_check() has found that the rank hangs */
     bool killing;      /* the daemon has sent SIGKILL */
     bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
     bool clear;        /* no process of the rank lives: workload_collect() frees the rank */
-    char why[160];     /* reason of `killing` */
+    char why[160];     /* reason of `killing`, or of `hangs` */
 };
 
 /* Starts the process of local_rank in its slot, which must be clear. */
@@ -71,6 +72,9 @@ void rank_send_alive(Rank *rank, uint64_t alive_usec);
 
 /* Sends SIGKILL to all processes of the rank; idempotent. why must say who decided. */
 void rank_kill(Rank *rank, const char *why, ...) _printf_(2, 3);
+/* Ends a rank that hangs, and logs what its processes do. A trainer is killed. A program's runner reports where the
+ * program stands, and ends it; after RANK_EXPLAIN_MSEC the runner is killed, too. */
+void rank_end_hung(Rank *rank, const char *why, ...) _printf_(2, 3);
 /* Called when the trainer has announced its end: kills the rank if it has not ended after RANK_LAST_WORDS_MSEC. */
 void rank_expect_exit(Rank *rank);
 /* Checks whether the process has ended, and whether its slot is clear. The caller must call workload_collect() then. */

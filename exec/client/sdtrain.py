@@ -22,15 +22,18 @@ The socket and its lines are described in docs/operating/programs.md. This file 
 """
 from __future__ import annotations
 
+import faulthandler
 import os
 import select
+import signal
 import socket
+import sys
 import threading
 import time
 from typing import Dict, Optional, Tuple
 
-__all__ = ["active", "ready", "step", "stage", "checkpoint", "register", "committed", "status", "watchdog", "extend",
-           "finished", "leaving", "save_requested", "resume"]
+__all__ = ["active", "ready", "step", "stage", "checkpoint", "register", "committed", "status", "watchdog", "stacks",
+           "extend", "finished", "leaving", "save_requested", "resume"]
 
 _PACKET_BYTES = 4096
 
@@ -208,6 +211,14 @@ def status(text: str) -> None:
 def watchdog() -> None:
     """The program is alive, although it neither prints nor reports a step (exec.silence_s)."""
     _link.send({"WATCHDOG": 1})
+
+
+def stacks(number: int = signal.SIGUSR1) -> None:
+    """If this program hangs, it prints the stacks of its threads before it is killed, and the incident names the innermost
+    frame. Call it in the main process, before its first step; the signal must be one that the program does not use."""
+    if active():
+        faulthandler.register(number, file=sys.__stderr__, all_threads=True)
+        _link.send({"STACKS": signal.Signals(number).name}, timeout=5)
 
 
 def extend(seconds: float) -> None:

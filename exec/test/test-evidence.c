@@ -118,6 +118,46 @@ static void long_lines_are_cut(_unused_ void **state)
     assert_int_equal(strncmp(v.text, "killed by SIGKILL; its last words: xxx", 38), 0);
 }
 
+static void the_innermost_frame_is_found(_unused_ void **state)
+{
+    static const struct {
+        const char *tail, *frame; /* NULL: there is none */
+    } cases[] = {
+        {"Current thread 0x00007f (most recent call first):\n  File \"/a/train.py\", line 33 in step\n"
+         "  File \"/a/train.py\", line 99 in <module>\n",
+         "step (train.py:33)"},
+        /* the thread that got the signal counts, and the last print */
+        {"Thread 0x1 (most recent call first):\n  File \"loader.py\", line 1 in fetch\n\n"
+         "Current thread 0x2 (most recent call first):\n  File \"a.py\", line 2 in f\n",
+         "f (a.py:2)"},
+        {"Current thread 0x2 (most recent call first):\n  File \"a.py\", line 2 in f\n"
+         "Current thread 0x2 (most recent call first):\n  File \"a.py\", line 5 in g\n",
+         "g (a.py:5)"},
+        {"Thread 0x1 (most recent call first):\n  File \"b.py\", line 7 in <lambda>\n",
+         "<lambda> (b.py:7)"},
+        {"Current thread 0x2 (most recent call first):\n  <no Python frame>\n", NULL},
+        {"Current thread 0x2 (most recent call first):\n", NULL},
+        {"Current thread 0x2", NULL},
+        {"Current thread 0x2 (most recent call first):\n  File \"a.py\", line x in f\n", NULL},
+        {"Current thread 0x2 (most recent call first):\n  File \"a.py", NULL},
+        {"step 3\n", NULL},
+        {"", NULL},
+    };
+    char frame[EXEC_FRAME_MAX], tail[600], name[200];
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_int_equal(exec_find_frame(cases[i].tail, frame), cases[i].frame != NULL);
+        if (cases[i].frame)
+            assert_string_equal(frame, cases[i].frame);
+    }
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    (void)snprintf(tail, sizeof(tail),
+                   "Thread 0x1 (most recent call first):\n  File \"%s\", line 7 in %s\n", name,
+                   name);
+    assert_true(exec_find_frame(tail, frame));
+    assert_int_equal(strlen(frame), 63 + strlen(" (") + 40 + strlen(":7)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +166,7 @@ int main(void)
         cmocka_unit_test(a_signal_is_its_own_evidence),
         cmocka_unit_test(the_error_file_tells_more_than_the_last_line),
         cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(the_innermost_frame_is_found),
     };
     if (!mkdtemp(folder))
         return 1;

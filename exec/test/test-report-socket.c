@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 static char folder[] = "/tmp/test-socket-XXXXXX";
 static char path[64];
@@ -60,6 +61,30 @@ static bool is_closed(int fd)
 {
     char c;
     return recv(fd, &c, 1, MSG_DONTWAIT) == 0;
+}
+
+static pid_t peers[2];
+
+static void take_peer(_unused_ void *userdata, _unused_ const char *packet, _unused_ size_t n)
+{
+    assert_in_range(n_taken, 0, 1);
+    peers[n_taken++] = report_socket_peer(&s);
+}
+
+static void each_packet_has_the_process_that_connected(_unused_ void **state)
+{
+    int a = reporter(), status;
+    const pid_t child = fork();
+    if (child == 0) {
+        report(reporter(), "STEP=2");
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    report(a, "STEP=1");
+    report_socket_serve(&s, take_peer, NULL);
+    assert_int_equal(peers[0], getpid());
+    assert_int_equal(peers[1], child);
+    (void)close(a);
 }
 
 static void packets_arrive_and_requests_reach_all(_unused_ void **state)
@@ -197,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(packets_arrive_and_requests_reach_all, begin, end),
+        cmocka_unit_test_setup_teardown(each_packet_has_the_process_that_connected, begin, end),
         cmocka_unit_test_setup_teardown(last_reports_survive_unread_requests, begin, end),
         cmocka_unit_test_setup_teardown(only_this_user_may_connect, begin, end),
         cmocka_unit_test_setup_teardown(the_oldest_connection_makes_way, begin, end),

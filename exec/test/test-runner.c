@@ -17,6 +17,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -183,6 +184,80 @@ static void a_program_that_is_stopped_is_known(_unused_ void **state)
     assert_true(m.hung && m.stuck);
     assert_string_equal(m.text, "no output and no report for 1 s (exec.silence_s); it was stopped");
     assert_int_equal(reap(), EXIT_RETRY);
+}
+
+static bool has_printed(const char *text)
+{
+    return memmem(run.printed, run.n_printed, text, strlen(text)) != NULL;
+}
+
+static void stacks_are_printed_before_the_end(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    char log[4096] = "";
+    runner_log = memfd_create("log", MFD_CLOEXEC);
+    go(spec("stacks", ", \"silence_s\": 1", ""), 0);
+    expect(CHANNEL_STEP, &m);
+    expect(CHANNEL_ERROR, &m);
+    assert_true(m.hung && !m.stuck);
+    assert_string_equal(m.text,
+                        "no output and no report for 1 s (exec.silence_s); it stood in step "
+                        "(train.py:33)");
+    assert_int_equal(reap(), EXIT_RETRY);
+    assert_true(has_printed("load.py"));
+    assert_true(pread(runner_log, log, sizeof(log) - 1, 0) > 0);
+    assert_non_null(strstr(log, ") sleeps"));
+    runner_log = fd_close(runner_log);
+}
+
+/* sdtraind has found that the rank hangs. */
+static void a_hang_is_explained(_unused_ void **state)
+{
+    static const struct {
+        const char *action, *where;
+    } cases[] = {{"stacks", "no progress since step 1; it stood in step (train.py:33)"},
+                 {"no-stacks", "no progress since step 1"},
+                 {"wait", "no progress since step 1"}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        ChannelMessage m = {0};
+        forget_file("waits");
+        go(spec(cases[i].action, "", ""), 0);
+        expect(CHANNEL_STEP, &m);
+        m = (ChannelMessage){.type = CHANNEL_HUNG, .text = "no progress since step 1"};
+        tell(&m);
+        expect(CHANNEL_ERROR, &m);
+        assert_int_equal(m.exit_code, -SIGKILL);
+        assert_true(m.hung && !m.stuck);
+        assert_string_equal(m.text, cases[i].where);
+        assert_int_equal(reap(), EXIT_RETRY);
+    }
+}
+
+/* A program that hangs although it is asked to leave has not left. */
+static void a_hang_in_a_leave_is_a_hang(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    forget_file("waits");
+    go(spec("stay", "", ""), 0);
+    expect(CHANNEL_STEP, &m);
+    m = (ChannelMessage){.type = CHANNEL_STOP};
+    tell(&m);
+    m = (ChannelMessage){.type = CHANNEL_HUNG, .text = "no progress since step 1"};
+    tell(&m);
+    expect_error(-SIGKILL, "no progress since step 1");
+}
+
+/* The rank hangs before its program has begun. */
+static void a_hang_before_the_start_ends_the_rank(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    start_runner(0);
+    assign_rank(spec("end", "", ""), 0, "s1");
+    expect(CHANNEL_RENDEZVOUS, &m);
+    expect(CHANNEL_READY, &m);
+    m = (ChannelMessage){.type = CHANNEL_HUNG, .text = "not ready"};
+    tell(&m);
+    expect_error(-SIGKILL, "not ready");
 }
 
 static void tell_lease(uint64_t left_msec)
@@ -395,6 +470,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_client_for_c_reports_and_receives),
         cmocka_unit_test(who_connects_late_is_asked_to_leave_too),
         cmocka_unit_test(silence_is_bounded),
+        cmocka_unit_test(stacks_are_printed_before_the_end),
+        cmocka_unit_test(a_hang_is_explained),
+        cmocka_unit_test(a_hang_in_a_leave_is_a_hang),
+        cmocka_unit_test(a_hang_before_the_start_ends_the_rank),
         cmocka_unit_test(a_program_that_is_stopped_is_known),
         cmocka_unit_test(the_fence_ends_a_program_in_time),
         cmocka_unit_test(without_a_fence_the_lease_is_not_looked_at),

@@ -6,6 +6,7 @@
 #include "exec/words.h"
 
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 static int parse(const char *packet, ExecReport *ret, Error *err)
@@ -19,11 +20,12 @@ static void every_key_arrives(_unused_ void **state)
     ExecReport of;
     Error err;
     assert_int_equal(
-        parse("READY=1\nSTEP=12\nLOSS=0.5\nGRAD_NORM=2\nLR=1e-4\nSAMPLES=99\nSTAGE=collective\n"
-              "CHECKPOINT=s3://b/c\nSTATUS=all well\nWATCHDOG=1\nEXTEND=30\nFINISHED=1\nPOLLS=1",
-              &of, &err),
+        parse(
+            "READY=1\nSTEP=12\nLOSS=0.5\nGRAD_NORM=2\nLR=1e-4\nSAMPLES=99\nSTAGE=collective\n"
+            "CHECKPOINT=s3://b/c\nSTATUS=all well\nWATCHDOG=1\nEXTEND=30\nFINISHED=1\nPOLLS=1\nSTACKS=SIGUSR2",
+            &of, &err),
         0);
-    assert_int_equal(of.has, (1 << 13) - 1);
+    assert_int_equal(of.has, (1 << 14) - 1);
     assert_int_equal(of.step, 12);
     assert_true(of.loss == 0.5 && of.grad_norm == 2 && of.lr == 1e-4);
     assert_int_equal(of.samples, 99);
@@ -31,6 +33,7 @@ static void every_key_arrives(_unused_ void **state)
     assert_string_equal(of.checkpoint, "s3://b/c");
     assert_string_equal(of.status, "all well");
     assert_int_equal(of.extend_sec, 30);
+    assert_int_equal(of.stacks_signal, SIGUSR2);
 }
 
 static void a_loss_need_not_be_finite(_unused_ void **state)
@@ -61,6 +64,9 @@ static void a_bad_line_costs_only_itself(_unused_ void **state)
         {"LOSS=1x", "LOSS=1x: expected a number"},
         {"STAGE=sleep", "STAGE=sleep: expected data, compute, collective or save"},
         {"CHECKPOINT=", "CHECKPOINT=...: expected 1 to 511 bytes"},
+        {"STACKS=USR1", "STACKS=USR1: expected a signal's name, such as SIGUSR1"},
+        {"STACKS=SIG", "STACKS=SIG: expected a signal's name, such as SIGUSR1"},
+        {"STACKS=10", "STACKS=10: expected a signal's name, such as SIGUSR1"},
         {"EXTEND=86401", "EXTEND=86401: expected a number, 0 to 86400"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {

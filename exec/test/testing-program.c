@@ -281,6 +281,36 @@ static int do_silent(void)
     return 94;
 }
 
+static void on_stacks(_unused_ int number)
+{
+    static const char stacks[] =
+        "Thread 0x1 (most recent call first):\n  File \"/a/load.py\", line 5 in fetch\n\n"
+        "Current thread 0x2 (most recent call first):\n  File \"/a/train.py\", line 33 in step\n";
+    (void)!write(STDERR_FILENO, stacks, sizeof(stacks) - 1);
+}
+
+/* A helper of the program, and not its main process, reports and prints its stacks. */
+static int do_stacks(void)
+{
+    if (fork() == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)signal(SIGUSR1, on_stacks);
+        report("STEP=1\nSTACKS=SIGUSR1");
+    }
+    while (pause() < 0) /* it always is */
+        ;
+    return 94;
+}
+
+/* It has promised stacks, and prints none. */
+static int do_no_stacks(void)
+{
+    (void)signal(SIGUSR1, SIG_IGN);
+    report("STEP=1\nSTACKS=SIGUSR1");
+    (void)pause();
+    return 94;
+}
+
 static int do_stopped(void)
 {
     (void)raise(SIGSTOP);
@@ -323,6 +353,8 @@ int testing_program(const char *action)
         {"late", do_late},
         {"silent", do_silent},
         {"stopped", do_stopped},
+        {"stacks", do_stacks},
+        {"no-stacks", do_no_stacks},
         {"wait", do_wait},
     };
     for (size_t i = 0; i < ELEMENTSOF(actions); i++)

@@ -71,6 +71,7 @@ static ChannelMessage full(ChannelType type)
         m.waits_rank = 3;
         m.unnamed = true;
         break;
+    case CHANNEL_HUNG:
     case CHANNEL_ERROR:
         m.stage = STAGE_JOINING;
         m.exit_code = 84;

@@ -227,7 +227,7 @@ static const struct {
     {"hung", "the program was killed because it had been silent for too long"},
     {"stuck", "the kernel showed it stopped, or waiting for a driver or a disk"},
     {"unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
-    {"text", "`error`: why, for people. `done`: `finished` or `left`"},
+    {"text", "`error`, `hung`: why, for people. `done`: `finished` or `left`"},
 };
 
 static const char *const type_helps[CHANNEL_TYPES] = {
@@ -238,6 +238,7 @@ static const char *const type_helps[CHANNEL_TYPES] = {
     [CHANNEL_STOP] = "finish the step, save, and exit 0; only to rank 0",
     [CHANNEL_COMMITTED] = "the checkpoint of this step is in etcd",
     [CHANNEL_REFUSED] = "the guard in etcd did not hold: this world is over",
+    [CHANNEL_HUNG] = "to a runner: its program hangs and is to be ended; `error` reports its state",
     [CHANNEL_HELLO] = "the process runs",
     [CHANNEL_RENDEZVOUS] = "rank 0: where the others meet it",
     [CHANNEL_READY] = "the state is restored; waits for `go`",

@@ -100,6 +100,7 @@ def save():
 %s
 fault(-1)
 together = Together()
+sdtrain.stacks()
 sdtrain.ready()
 stage = sdtrain.stage if len(sys.argv) > 3 else lambda name: None
 while state["step"] < last:

@@ -173,7 +173,10 @@ sys.exit(1)
         text = self.run_job(self.trainer(silence_s=2), 0)
         self.check_all_steps()
         # both stand still then, and nothing tells which of them hangs
-        self.assertRegex(text, r"rank [01] ended with -9 at step 12: no output and no report for 2 s \(exec.silence_s\)")
+        self.assertRegex(text, r"rank [01] ended with -9 at step 12: no output and no report for 2 s \(exec.silence_s\); "
+                               r"it stood in (fault|receive) \(train.py:\d+\)")
+        self.assertRegex(text, r"process \d+ \(python3\S*\) sleeps")
+        self.assertIn("(most recent call first):", text)
 
 
 class Leaving(TryCase):
@@ -432,7 +435,7 @@ class Client(unittest.TestCase):
     SILENT = """
 assert not sdtrain.active() and sdtrain.resume() is None
 sdtrain.ready(); sdtrain.step(1, loss=0.5); sdtrain.stage("data"); sdtrain.status("x"); sdtrain.watchdog()
-sdtrain.extend(3); sdtrain.finished()
+sdtrain.extend(3); sdtrain.finished(); sdtrain.stacks()
 assert sdtrain.leaving() is None and not sdtrain.save_requested()
 assert sdtrain.checkpoint("/a", 1) is True and sdtrain.register("/a", 2) is True and sdtrain.committed() is None
 """

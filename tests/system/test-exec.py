@@ -129,6 +129,18 @@ class Exec(unittest.TestCase):
         (incident,) = status["incidents"]
         self.assertEqual((incident["cause"], incident["rank"]), ("hang", 1))
 
+    def test_a_hang_is_explained(self):
+        """The incident names the innermost frame of the rank that others wait for, and the log has its stacks."""
+        self.faults("1 1 12 hang")
+        status = self.succeeds(self.submit(self.job(["python3", "train.py", "30", "10", "stages"])))
+        self.assertEqual(self.end(), {"step": 30, "sum": 465})
+        (incident,) = status["incidents"]
+        self.assertEqual((incident["cause"], incident["rank"]), ("hang", 1))
+        self.assertRegex(incident["evidence"], r"no progress since step 12, computing; it stood in fault \(train.py:\d+\)")
+        log = self.cluster.ctl("job", "logs", self.name, "--rank", "1", "--generation", "1")
+        self.assertRegex(log, r"process \d+ \(python3\S*\) sleeps")
+        self.assertIn("(most recent call first):", log)
+
     def test_a_silent_program_that_is_stopped(self):
         """The kernel tells which of the silent ranks stands still by itself."""
         self.faults("1 2 12 %d" % signal.SIGSTOP)

@@ -97,6 +97,7 @@ void program_end(Ring *ring); /* its ranks end one after another */
 void program_fails_to_load(Ring *ring);
 void program_is_asked_to_leave(Trainer *t);
 void program_hangs(Trainer *t);
+void program_is_hung(Trainer *t); /* its runner ends it, as sdtraind requests */
 
 /* Checks that no trainer lives in the slot in which a new trainer starts. */
 void trainer_check_slot(int node, int slot);

@@ -114,6 +114,13 @@ void program_hangs(Trainer *t)
         trainer_after_msec(&t->silence, SILENCE_MSEC, on_silence, t);
 }
 
+void program_is_hung(Trainer *t)
+{
+    if (t->ring)
+        ring_stop(t->ring);
+    say_hung(t, "no progress");
+}
+
 void trainers_check_finished(const char *job, int64_t generation)
 {
     for (const Trainer *t = trainers; t; t = t->next)

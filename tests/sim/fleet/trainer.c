@@ -519,6 +519,9 @@ static void hear(Trainer *t, const ChannelMessage *m)
         if (trainer_program(t))
             program_is_asked_to_leave(t);
         break;
+    case CHANNEL_HUNG:
+        program_is_hung(t);
+        break;
     case CHANNEL_CHECKPOINT:
         t->must_save = true;
         break;

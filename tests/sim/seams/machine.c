@@ -278,6 +278,9 @@ void process_deafen(Process *p)
     p->channel_source = sd_event_source_disable_unref(p->channel_source);
 }
 
+/* A simulated process is not in /proc. */
+void process_log_standstill(_unused_ const Process *p) {}
+
 void process_kill(const Process *p)
 {
     Task *task = task_of(p);

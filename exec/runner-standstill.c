@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* runner-standstill.c - see runner-internal.h: a program that hangs.
+ *
+ * Before it is killed, the log gets what its processes do, and the stacks of the process that has named a signal for
+ * them. */
+#include "exec/runner-internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/process/standstill.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    STACKS_MSEC = 800, /* for the stacks to be printed: less than RANK_EXPLAIN_MSEC of sdtraind */
+    QUIET_MSEC = 100,  /* they are printed when nothing has followed for so long */
+};
+
+bool runner_is_stuck(const Runner *r)
+{
+    return r->is_given_up && r->stood_state && strchr("TtD", r->stood_state);
+}
+
+void runner_kill_program(Runner *r)
+{
+    r->kill_usec = clock_boottime_usec();
+    command_kill(&r->command);
+}
+
+static void log_processes(void)
+{
+    char lines[STANDSTILL_LINES][STANDSTILL_LINE];
+    const size_t n = standstill_look(getsid(0), lines, STANDSTILL_LINES);
+    for (size_t i = 0; i < n; i++)
+        log_info("%s", lines[i]);
+    if (n == STANDSTILL_LINES)
+        log_info("there may be more processes");
+}
+
+/* Signals the process that has said so. It belongs to this session, if it still lives: no other process gets the
+ * signal. */
+static bool request_stacks(const Runner *r)
+{
+    return r->stacks_signal != 0 && r->stacks_pid > 0 && !runner_is_stuck(r) &&
+           getsid(r->stacks_pid) == getsid(0) && kill(r->stacks_pid, r->stacks_signal) == 0;
+}
+
+void runner_give_up(Runner *r, const char *why, uint64_t now_usec)
+{
+    if (r->is_given_up || r->command.pid == 0)
+        return;
+    r->is_given_up = true;
+    r->stood_state = command_state(&r->command);
+    (void)snprintf(r->stood, sizeof(r->stood), "%s", why);
+    log_warning("the program is killed: %s", r->stood);
+    log_processes();
+    if (request_stacks(r)) {
+        r->stacks_usec = r->sign_usec = now_usec;
+        r->stacks_printed = r->n_printed = r->output.n_read;
+    } else {
+        runner_kill_program(r);
+    }
+}
+
+uint64_t runner_watch_silence(Runner *r, uint64_t now_usec)
+{
+    const uint64_t silence_usec = (uint64_t)r->job->exec.silence_sec * USEC_PER_SEC;
+    char why[80];
+    if (r->output.n_read != r->n_printed) {
+        r->n_printed = r->output.n_read;
+        r->sign_usec = now_usec;
+    }
+    if (silence_usec == 0 || r->is_leaving || r->is_given_up)
+        return USEC_INFINITY;
+    if (now_usec < r->sign_usec + silence_usec)
+        return r->sign_usec + silence_usec;
+    (void)snprintf(why, sizeof(why), "no output and no report for %d s (exec.silence_s)",
+                   r->job->exec.silence_sec);
+    runner_give_up(r, why, now_usec);
+    return USEC_INFINITY;
+}
+
+uint64_t runner_watch_stacks(Runner *r, uint64_t now_usec)
+{
+    if (r->stacks_usec == 0 || r->kill_usec != 0 || r->command.pid == 0)
+        return USEC_INFINITY;
+    uint64_t due_usec = r->stacks_usec + STACKS_MSEC * USEC_PER_MSEC;
+    if (r->output.n_read > r->stacks_printed)
+        due_usec = MIN(due_usec, r->sign_usec + QUIET_MSEC * USEC_PER_MSEC);
+    if (now_usec < due_usec)
+        return due_usec;
+    runner_kill_program(r);
+    return USEC_INFINITY;
+}
+
+static const char *state_text(char state)
+{
+    return state == 'T' || state == 't' ? "; it was stopped"
+           : state == 'D'               ? "; it waited for a driver or a disk"
+                                        : "";
+}
+
+void runner_write_standstill(const Runner *r, const char *tail, char *ret, size_t size)
+{
+    char frame[EXEC_FRAME_MAX];
+    const bool has_frame = r->stacks_usec != 0 && exec_find_frame(tail, frame);
+    (void)snprintf(ret, size, "%s%s%s%s", r->stood, state_text(r->stood_state),
+                   has_frame ? "; it stood in " : "", has_frame ? frame : "");
+}
