@@ -27,6 +27,9 @@ enum {
     POLL_MAX = 3 + 1 + REPORTERS_MAX,
 };
 
+/* of the folders for temporary files in the folder EXEC_DIR_VARIABLE of a node */
+#define RUNNER_TMP_PREFIX "tmp-"
+
 typedef enum RunnerState {
     AWAITS_ASSIGN,
     SETS_UP,

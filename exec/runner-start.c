@@ -46,7 +46,8 @@ static int enter_temporary_folder(Runner *r, const char *base, Error *err)
     char name[64];
     (void)snprintf(name, sizeof(name), "%lld-%d-%.8s", (long long)r->assign.generation,
                    a->rank / r->job->world.per_node, a->submission);
-    r->tmp_hold = temporary_folder_enter(base, name, r->tmp, sizeof(r->tmp), err);
+    r->tmp_hold =
+        temporary_folder_enter(base, RUNNER_TMP_PREFIX, name, r->tmp, sizeof(r->tmp), err);
     return MIN(r->tmp_hold, 0);
 }
 

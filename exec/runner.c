@@ -453,7 +453,8 @@ static void clear(Runner *r)
     (void)fd_close(r->port);
     (void)fd_close(r->setup_lock);
     if (r->tmp_hold >= 0)
-        r->tmp_hold = temporary_folder_leave(runner_variable(r, EXEC_DIR_VARIABLE), r->tmp_hold);
+        r->tmp_hold = temporary_folder_leave(runner_variable(r, EXEC_DIR_VARIABLE),
+                                             RUNNER_TMP_PREFIX, r->tmp_hold);
     exec_secrets_free(r->secrets);
     secret_set_clear(&r->masked);
     exec_values_clear(&r->values);

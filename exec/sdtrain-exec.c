@@ -14,6 +14,7 @@
 
 #include <getopt.h>
 #include <glob.h>
+#include <limits.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -44,14 +45,16 @@ static int usage(FILE *to, int code)
 static void try_help(void)
 {
     (void)printf(
-        "usage: sdtrain-exec try FILE [--ranks N] [--env NAME]... [--secrets FILE]\n\n"
+        "usage: sdtrain-exec try FILE [--ranks N] [--env NAME]... [--secrets FILE] [--startup SECONDS]\n\n"
         "Runs a job file of kind \"exec\" on this machine, with the environment that a cluster would give\n"
         "its program. When a rank fails, all are ended, and the next generation starts from the checkpoint\n"
         "that was registered last, until recovery.max_failures_at_same_step is used up. SIGINT and SIGTERM\n"
         "ask the ranks to leave; once more kills them.\n\n"
         "  --ranks N        the size of the world; world.min by default\n"
         "  --env NAME       pass this variable on; a cluster passes what the nodes' trainer_environment has\n"
-        "  --secrets FILE   lines NAME=VALUE, for exec.secrets\n\n"
+        "  --secrets FILE   lines NAME=VALUE, for exec.secrets\n"
+        "  --startup SECONDS\n"
+        "                   in which all ranks must be ready, setup included; 600 by default\n\n"
         "Examples:\n"
         "  sdtrain-exec try job.json --ranks 2\n\n"
         "Exit codes: 0 finished or left, 130 interrupted, otherwise that of the rank that failed.\n");
@@ -71,20 +74,32 @@ static bool find_self(char *ret, size_t size)
 
 static int verb_try(int argc, char **argv)
 {
-    enum { OPTION_RANKS = 1000, OPTION_ENV, OPTION_SECRETS };
+    enum { OPTION_RANKS = 1000, OPTION_ENV, OPTION_SECRETS, OPTION_STARTUP };
     static const struct option options[] = {{"ranks", required_argument, NULL, OPTION_RANKS},
                                             {"env", required_argument, NULL, OPTION_ENV},
                                             {"secrets", required_argument, NULL, OPTION_SECRETS},
+                                            {"startup", required_argument, NULL, OPTION_STARTUP},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    TryOptions o = {0};
+    TryOptions o = {.startup_sec = TRY_STARTUP_SEC};
     char program[512];
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         char *end = NULL;
+        long sec;
         switch (c) {
         case 'h':
             try_help();
             return 0;
+        case OPTION_STARTUP:
+            sec = strtol(optarg, &end, 10);
+            if (end == optarg || *end || sec < 1 || sec > INT_MAX) {
+                (void)fprintf(stderr,
+                              "sdtrain-exec try: --startup %s: expected seconds, 1 or more\n",
+                              optarg);
+                return USAGE;
+            }
+            o.startup_sec = (int)sec;
+            break;
         case OPTION_RANKS:
             o.n_ranks = (int)strtol(optarg, &end, 10);
             if (end == optarg || *end || o.n_ranks < 1) {

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "daemon/process/process.h"
 #include "exec/resources/gpus.h"
+#include "exec/resources/temporary-folder.h"
 #include "exec/runner.h"
 #include "protocol/channel.h"
 #include "protocol/exec-variables.h"
@@ -25,6 +26,8 @@ enum {
     GONE_SEC = 20,     /* for processes that have got SIGKILL to be gone */
     EXIT_INTERRUPTED = 130,
 };
+
+static const char folder_prefix[] = "sdtrain-exec-try-";
 
 typedef struct TryCheckpoint {
     char uri[CHANNEL_URI_MAX];
@@ -54,13 +57,14 @@ struct Try {
     Job *job;
     ExecGpus gpus; /* none for a program on CPUs */
     char folder[64];
+    int hold; /* keeps the folder from being removed */
     char submission[33];
     char **environment; /* of the runners, without what differs between ranks */
     sd_event *event;
     CgroupBase cgroups;
     RankSessions sessions;
     ProcessNeeds needs;
-    sd_event_source *settle, *look;
+    sd_event_source *settle, *look, *startup;
 
     int64_t generation;
     int n_ranks;
@@ -127,6 +131,7 @@ static void go_if_ready(Try *t)
         send_to(&t->ranks[i], &m);
     }
     t->has_gone = true;
+    t->startup = sd_event_source_disable_unref(t->startup);
     t->go_usec = clock_boottime_usec();
     log_info("generation %lld: %d ranks go", (long long)t->generation, t->n_ranks);
 }
@@ -289,6 +294,7 @@ static void end_generation(Try *t)
     }
     t->settle = sd_event_source_disable_unref(t->settle);
     t->look = sd_event_source_disable_unref(t->look);
+    t->startup = sd_event_source_disable_unref(t->startup);
     if (rank) {
         fail(t, rank);
         return;
@@ -372,6 +378,24 @@ static void on_moved(void *userdata)
 
 /* ---- the start ---- */
 
+/* Ends a generation of which some ranks do not get ready: their setup hangs, for example. */
+static int on_startup_over(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Try *t = userdata;
+    for (int i = 0; i < t->n_ranks; i++) {
+        TryRank *rank = &t->ranks[i];
+        if (rank->is_ready || rank->has_reported)
+            continue;
+        rank->has_reported = true;
+        rank->failed_usec = clock_boottime_usec();
+        rank->code = EXIT_RETRY;
+        (void)snprintf(rank->text, sizeof(rank->text), "not ready within %d s (--startup)",
+                       t->options->startup_sec);
+    }
+    kill_all(t);
+    return 0;
+}
+
 static int start_rank(Try *t, int i, Error *err)
 {
     TryRank *rank = &t->ranks[i];
@@ -406,13 +430,16 @@ static void begin_generation(Try *t)
     t->generation++;
     t->has_gone = t->is_ending = false;
     t->address[0] = '\0';
-    for (int i = 0; i < t->n_ranks; i++) {
-        int r = start_rank(t, i, &err);
-        if (r < 0) {
-            log_error("%s", err.text);
-            end(t, EXIT_RETRY);
-            return;
-        }
+    int r = sd_event_add_time_relative(t->event, &t->startup, CLOCK_BOOTTIME,
+                                       (uint64_t)t->options->startup_sec * USEC_PER_SEC, 0,
+                                       on_startup_over, t);
+    if (r < 0)
+        (void)error_errno(&err, r, "cannot make a timer");
+    for (int i = 0; r == 0 && i < t->n_ranks; i++)
+        r = start_rank(t, i, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        end(t, EXIT_RETRY);
     }
 }
 
@@ -494,16 +521,19 @@ static int read_job(Try *t, Error *err)
 static int prepare(Try *t, Error *err)
 {
     sigset_t signals;
+    char name[16];
     int r = read_job(t, err);
     if (r < 0)
         return r;
-    (void)snprintf(t->folder, sizeof(t->folder), "/tmp/sdtrain-exec-XXXXXX");
-    if (!mkdtemp(t->folder))
-        return error_errno(err, -errno, "/tmp: cannot make a folder");
-    make_environment(t);
     r = hash_draw(t->submission);
     if (r < 0)
         return error_errno(err, r, "cannot draw an id");
+    (void)snprintf(name, sizeof(name), "%.8s", t->submission);
+    t->hold =
+        temporary_folder_enter("/tmp", folder_prefix, name, t->folder, sizeof(t->folder), err);
+    if (t->hold < 0)
+        return t->hold;
+    make_environment(t);
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
@@ -530,11 +560,11 @@ static void clear(Try *t)
         }
     t->settle = sd_event_source_disable_unref(t->settle);
     t->look = sd_event_source_disable_unref(t->look);
+    t->startup = sd_event_source_disable_unref(t->startup);
     t->event = sd_event_unref(t->event);
     exec_environment_free(t->environment);
-    if (strlen(t->folder) > 0)
-        (void)folder_remove(t->folder, NULL); /* what stays lies in /tmp */
-    (void)job_free(t->job);                   /* always returns NULL */
+    t->hold = temporary_folder_leave("/tmp", folder_prefix, t->hold);
+    (void)job_free(t->job); /* always returns NULL */
     free(t->text);
 }
 
@@ -544,6 +574,7 @@ int try_run(const TryOptions *options, const char *program)
     Try *t = memory_new(Try);
     t->options = options;
     t->program = program;
+    t->hold = -EBADF;
     int code = EXIT_NEVER_RETRY;
     if (prepare(t, &err) < 0) {
         log_error("%s", err.text);

@@ -17,8 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char prefix[] = "tmp-";
-
 enum {
     TRIES_MAX =
         1000, /* 1 ms apart: a folder that is being removed was made a moment ago, and is empty */
@@ -39,14 +37,17 @@ static int hold(const char *path)
         return -errno; /* EWOULDBLOCK is EAGAIN */
     if (fstat(fd, &st) < 0)
         return -errno;
+    if (st.st_uid != geteuid())
+        return -EPERM;
     return st.st_nlink == 0 ? -EAGAIN : TAKE_FD(fd);
 }
 
-int temporary_folder_enter(const char *base, const char *name, char *ret, size_t size, Error *err)
+int temporary_folder_enter(const char *base, const char *prefix, const char *name, char *ret,
+                           size_t size, Error *err)
 {
     if (snprintf(ret, size, "%s/%s%s", base, prefix, name) >= (int)size)
         return error_set(err, -ENAMETOOLONG, "%s: too long", base);
-    (void)temporary_folder_leave(base, -EBADF);
+    (void)temporary_folder_leave(base, prefix, -EBADF);
     int fd = -EAGAIN;
     for (int i = 0; i < TRIES_MAX && fd == -EAGAIN; i++) {
         if (i > 0)
@@ -56,20 +57,21 @@ int temporary_folder_enter(const char *base, const char *name, char *ret, size_t
     return fd < 0 ? error_errno(err, fd, "%s", ret) : fd;
 }
 
-/* Removes the folder unless a runner holds it. */
+/* Removes the folder of this user unless somebody holds it. */
 static void remove_unheld(int base_fd, const char *base, const char *name)
 {
     char path[PATH_MAX];
+    struct stat st;
     Error err = ERROR_INIT;
     _cleanup_fd_ int fd = openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) < 0)
         return;
     if (snprintf(path, sizeof(path), "%s/%s", base, name) < (int)sizeof(path) &&
         folder_remove(path, &err) < 0)
         log_warning("temporary files of an earlier world stay: %s", err.text);
 }
 
-int temporary_folder_leave(const char *base, int fd)
+int temporary_folder_leave(const char *base, const char *prefix, int fd)
 {
     (void)fd_close(fd);
     _cleanup_dir_ DIR *dir = opendir(base);

@@ -34,7 +34,7 @@ static int enter(const char *name)
 {
     char path[128];
     Error err = ERROR_INIT;
-    int fd = temporary_folder_enter(base, name, path, sizeof(path), &err);
+    int fd = temporary_folder_enter(base, "tmp-", name, path, sizeof(path), &err);
     if (fd < 0)
         fail_msg("%s", err.text);
     assert_true(strstr(path, name));
@@ -47,9 +47,9 @@ static void test_shared(void **state)
     (void)state;
     const int a = enter("1-0-x"), b = enter("1-0-x");
     make("tmp-1-0-x/lock");
-    assert_int_equal(temporary_folder_leave(base, a), -EBADF);
+    assert_int_equal(temporary_folder_leave(base, "tmp-", a), -EBADF);
     assert_true(exists("tmp-1-0-x/lock"));
-    (void)temporary_folder_leave(base, b);
+    (void)temporary_folder_leave(base, "tmp-", b);
     assert_false(exists("tmp-1-0-x"));
 }
 
@@ -70,9 +70,9 @@ static void test_what_nobody_holds(void **state)
     assert_true(exists("tmp-1-0-other")); /* of another job that runs */
     assert_true(exists("slot0") && exists("setup-a") && exists("tmp-file"));
     assert_true(exists("elsewhere/kept"));
-    (void)temporary_folder_leave(base, fd);
+    (void)temporary_folder_leave(base, "tmp-", fd);
     assert_false(exists("tmp-2-0-x"));
-    (void)temporary_folder_leave(base, other);
+    (void)temporary_folder_leave(base, "tmp-", other);
 }
 
 /* A holder that is killed holds nothing any more. */
@@ -90,13 +90,13 @@ static void test_killed(void **state)
         pause();
     }
     assert_int_equal(read(ready[0], &c, 1), 1);
-    (void)temporary_folder_leave(base, -EBADF);
+    (void)temporary_folder_leave(base, "tmp-", -EBADF);
     assert_true(exists("tmp-1-0-x"));
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     const int fd = enter("2-0-x");
     assert_false(exists("tmp-1-0-x"));
-    (void)temporary_folder_leave(base, fd);
+    (void)temporary_folder_leave(base, "tmp-", fd);
     (void)fd_close(ready[0]);
     (void)fd_close(ready[1]);
 }
@@ -116,7 +116,7 @@ static void removed_at(const char *fault)
     }
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    (void)temporary_folder_leave(base, -EBADF);
+    (void)temporary_folder_leave(base, "tmp-", -EBADF);
     assert_false(exists("tmp-1-0-x"));
     assert_int_equal(kill(pid, SIGCONT), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -143,13 +143,13 @@ static void test_together(void **state)
         char path[128], file[160];
         for (int n = 0; n < 300; n++) {
             Error err = ERROR_INIT;
-            int fd = temporary_folder_enter(base, "1-0-x", path, sizeof(path), &err);
+            int fd = temporary_folder_enter(base, "tmp-", "1-0-x", path, sizeof(path), &err);
             (void)snprintf(file, sizeof(file), "%s/%zu", path, i);
             if (fd < 0 || file_write(file, "1", 1, 0, &err) < 0 || access(file, R_OK) < 0) {
                 (void)fprintf(stderr, "%s\n", err.text);
                 _exit(1);
             }
-            (void)temporary_folder_leave(base, fd);
+            (void)temporary_folder_leave(base, "tmp-", fd);
         }
         _exit(0);
     }
@@ -166,9 +166,33 @@ static void test_errors(void **state)
     (void)state;
     char path[128];
     Error err = ERROR_INIT;
-    assert_int_equal(temporary_folder_enter(at("no"), "1", path, sizeof(path), &err), -ENOENT);
+    assert_int_equal(temporary_folder_enter(at("no"), "tmp-", "1", path, sizeof(path), &err),
+                     -ENOENT);
     assert_non_null(strstr(err.text, "/no/tmp-1"));
-    assert_int_equal(temporary_folder_enter(base, "1", path, 8, &err), -ENAMETOOLONG);
+    assert_int_equal(temporary_folder_enter(base, "tmp-", "1", path, 8, &err), -ENAMETOOLONG);
+}
+
+/* In /tmp others have folders of that name, too. */
+static void test_folders_of_others_stay(void **state)
+{
+    (void)state;
+    char path[128];
+    Error err = ERROR_INIT;
+    const int fd = enter("1-0-x");
+    (void)temporary_folder_leave(base, "try-", -EBADF); /* of another prefix */
+    assert_int_equal(mkdir(at("try-1"), 0700), 0);
+    (void)temporary_folder_leave(base, "tmp-", fd);
+    assert_true(exists("try-1"));
+    if (geteuid() == 0) { /* only root can make a folder of another user */
+        assert_int_equal(chown(at("try-1"), 1, 1), 0);
+        (void)temporary_folder_leave(base, "try-", -EBADF);
+        assert_true(exists("try-1"));
+        assert_int_equal(temporary_folder_enter(base, "try-", "1", path, sizeof(path), &err),
+                         -EPERM);
+        assert_int_equal(chown(at("try-1"), 0, 0), 0);
+    }
+    (void)temporary_folder_leave(base, "try-", -EBADF);
+    assert_false(exists("try-1"));
 }
 
 static int begin(void **state)
@@ -191,6 +215,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed, begin, end),
         cmocka_unit_test_setup_teardown(test_removed_meanwhile, begin, end),
         cmocka_unit_test_setup_teardown(test_together, begin, end),
+        cmocka_unit_test_setup_teardown(test_folders_of_others_stay, begin, end),
         cmocka_unit_test_setup_teardown(test_errors, begin, end),
     };
     if (!mkdtemp(base))
