@@ -68,6 +68,11 @@ typedef struct Told { /* what a controller has read about a job since its start 
     CommitMark committed;
 } Told;
 
+typedef struct NodeMachine { /* as a controller has read it */
+    char id[33];
+    uint64_t usec; /* when the controller first read a record of this machine */
+} NodeMachine;
+
 typedef struct ControllerLedger {
     uint64_t led_usec;
     uint64_t second; /* the second in which n_writes were counted */
@@ -78,6 +83,7 @@ typedef struct ControllerLedger {
     uint64_t *cordon_usec; /* when the controller read each cordon; owned */
     /* the newest revision of each node's record that the controller has read; owned */
     int64_t *node_revisions;
+    NodeMachine *machines; /* the machine in each node's newest record that it has read; owned */
 } ControllerLedger;
 
 typedef struct Writing { /* a transaction that is being checked */

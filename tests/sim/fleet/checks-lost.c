@@ -50,13 +50,23 @@ static void tell_cordon(ControllerLedger *c, const Event *event)
         c->cordons[node] = (CordonRecord){0};
 }
 
+static void note_machine(NodeMachine *machine, const NodeRecord *record)
+{
+    if (strcmp(machine->id, record->machine_id) == 0)
+        return;
+    memcpy(machine->id, record->machine_id, sizeof(machine->id));
+    machine->usec = loops_now_usec();
+}
+
 void checks_controller_reads(int controller, const Event *event)
 {
     ControllerLedger *c = &controller_ledgers[controller];
     if (event->kind == EVENT_CORDON)
         tell_cordon(c, event);
-    if (event->kind == EVENT_NODE && event->record)
+    if (event->kind == EVENT_NODE && event->record) {
         c->node_revisions[node_index(event->name)] = event->revision;
+        note_machine(&c->machines[node_index(event->name)], event->node_record);
+    }
     if ((event->kind != EVENT_SPEC && event->kind != EVENT_DESIRED && event->kind != EVENT_WORLD &&
          event->kind != EVENT_PHASE && event->kind != EVENT_CHECKPOINTS) ||
         !event->record)
@@ -205,12 +215,15 @@ static void check_kept(const Writing *w, const char *name, const CordonCause *wa
 }
 
 /* Checks a cause that the leader adds or changes. The cause's machine must be the machine that has
- * the node's name, if the leader can have known that machine. */
+ * the node's name, if the leader can have known that machine: it doubts the record of another
+ * machine for a TTL at most (controller/core/observe/strangers.c). */
 static void check_cause(const Writing *w, const char *name, const CordonCause *is,
                         const CordonCause *was)
 {
     const NodeRecord *node = record_of(w, KEY_NODES, name);
     const NodeLedger *ledger = &node_ledgers[node_index(name)];
+    const uint64_t machine_usec = controller_ledgers[w->controller].machines[node_index(name)].usec;
+    const bool is_believed = loops_now_usec() >= machine_usec + checks_options.core.ttl_usec;
     if (was && is->mode == was->mode && is->strikes == was->strikes)
         return;
     fleet_say("  cordon %s machine %s mode %d strikes %d", name, is->machine_id, (int)is->mode,
@@ -220,7 +233,7 @@ static void check_cause(const Writing *w, const char *name, const CordonCause *i
     for (size_t i = 0; node && i < w->h->n_changed; i++) {
         const Entry *e = w->h->changed[i];
         const PhaseRecord *phase = e->kind == KEY_PHASES ? entry_after(e) : NULL;
-        if (phase && ledger->up_revision <= phase->tried_revision &&
+        if (phase && is_believed && ledger->up_revision <= phase->tried_revision &&
             !cause_is_of(is, node->machine_id))
             books_break("cordon",
                         "machine %s is blamed for what another one does that is called %s now",

@@ -517,6 +517,7 @@ static void forget_controller(int controller)
     free(controller_ledgers[controller].cordon_revisions);
     free(controller_ledgers[controller].cordon_usec);
     free(controller_ledgers[controller].node_revisions);
+    free(controller_ledgers[controller].machines);
     controller_ledgers[controller] = (ControllerLedger){0};
 }
 
@@ -528,6 +529,7 @@ void checks_controller_starts(int controller)
     controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
     controller_ledgers[controller].cordon_usec = memory_zeroed(n, sizeof(uint64_t));
     controller_ledgers[controller].node_revisions = memory_zeroed(n, sizeof(int64_t));
+    controller_ledgers[controller].machines = memory_zeroed(n, sizeof(NodeMachine));
 }
 
 void checks_controller_leads(int controller)
