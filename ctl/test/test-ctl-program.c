@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define HEAD "{\"name\": \"p\", \"kind\": \"exec\", "
 #define WORLD "\"world\": {\"min\": 2, \"max\": 4, \"per_node\": 2}, "
@@ -208,6 +209,23 @@ static void verbs_of_our_format_refuse(void **state)
     }
 }
 
+/* A file keeps what an earlier call has written, also if the name is not a job's. */
+static void a_refusal_empties_no_file(void **state)
+{
+    CtlLab *lab = *state;
+    static const char *const names[] = {"p", "q"};
+    char path[400];
+    struct stat st;
+    submit(lab);
+    ctl_write(lab, "kept.csv", "kept");
+    (void)snprintf(path, sizeof(path), "%s/kept.csv", lab->folder);
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        assert_true(ctl_run(lab, "job metrics %s -o csv --out %s", names[i], path) > 0);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_size, strlen("kept"));
+    }
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, ctl_setup, ctl_teardown)
@@ -220,6 +238,7 @@ int main(void)
         CASE(a_person_names_a_checkpoint),
         CASE(what_is_not_known_is_not_shown),
         CASE(verbs_of_our_format_refuse),
+        CASE(a_refusal_empties_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,14 +25,21 @@ typedef enum Format { JSONL, CSV, TENSORBOARD, FORMATS } Format;
 
 static const char *const format_names[FORMATS] = {"jsonl", "csv", "tensorboard"};
 
+typedef struct MetricsOptions {
+    const char *out, *format;
+    bool follow;
+} MetricsOptions;
+
 typedef struct JobMetrics {
     const char *name;
+    const MetricsOptions *options;
     Model *model;
     Format format;
     FILE *to;
     int64_t told_step; /* step of the last row written; 0: none yet */
     Hash told;         /* hash of the last manifest whose rows were written */
     bool told_any, over;
+    bool has_begun;       /* the output is open, and has its header */
     bool missing;         /* the job does not exist */
     int64_t global_batch; /* 0: the job file cannot be parsed */
 } JobMetrics;
@@ -102,12 +109,41 @@ static int64_t samples_of_a_step(const ModelJob *job)
     return r < 0 ? 0 : spec->train.global_batch;
 }
 
-static void begin_rows(const JobMetrics *m, const ModelJob *job)
+/* Opens the output file, once there is something to write: a call that is refused keeps what an earlier one has
+ * written. For TensorBoard --out is a folder, in which the job's single file is overwritten. */
+static int open_out(JobMetrics *m, Error *err)
 {
+    const MetricsOptions *o = m->options;
+    char path[512];
+    if (!o->out)
+        return 0;
+    (void)snprintf(path, sizeof(path), "%s", o->out);
+    if (m->format == TENSORBOARD) {
+        if (mkdir(o->out, 0777) < 0 && errno != EEXIST)
+            return error_errno(err, -errno, "cannot make the folder %s", o->out);
+        int n =
+            snprintf(path, sizeof(path), "%s/events.out.tfevents.0.sdtrain-%s", o->out, m->name);
+        if (n >= (int)sizeof(path))
+            return error_set(err, -ENAMETOOLONG, "--out: %.60s... is too long", o->out);
+    }
+    m->to = fopen(path, "we");
+    return m->to ? 0 : error_errno(err, -errno, "cannot write %s", path);
+}
+
+static int begin_rows(JobMetrics *m, const ModelJob *job, Error *err)
+{
+    if (m->has_begun)
+        return 0;
+    int r = open_out(m, err);
+    if (r < 0)
+        return r;
+    m->has_begun = true;
+    m->global_batch = samples_of_a_step(job);
     if (m->format == CSV)
         fputs("step,wall_time,loss,grad_norm,learning_rate,samples_per_s\n", m->to);
     if (m->format == TENSORBOARD)
         event_file_begin(m->to, wall_sec(job, 1));
+    return 0;
 }
 
 /* Writes all new rows as one batch. A signal ends the process only after the batch. */
@@ -138,6 +174,8 @@ static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCo
         r = committed_metrics(store, manifest, &metrics, err);
     waiting = waiting_end(waiting);
     if (r == 0)
+        r = begin_rows(m, job, err);
+    if (r == 0)
         r = write_rows(m, job, &metrics, err);
     if (r == 0 && metrics.n_lost > 0)
         fprintf(stderr, "sdctl: the metrics of %lld steps between %lld and %lld are lost: %s\n",
@@ -163,11 +201,6 @@ static int on_event(const EtcdEvent *event, void *userdata)
     return m->over ||
            (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)));
 }
-
-typedef struct MetricsOptions {
-    const char *out, *format;
-    bool follow;
-} MetricsOptions;
 
 #define OPTIONS_STRUCT MetricsOptions
 static const CtlOption options[] = {
@@ -210,43 +243,21 @@ static int print_metrics(const Arguments *a, JobMetrics *m, Error *err)
         if ((r = model_refuse_program(job, err)) < 0)
             return r;
         const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
-        if (first) {
-            m->global_batch = samples_of_a_step(job);
-            begin_rows(m, job);
-        }
         if (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)))
             r = write_new_rows(m, job, commit, err);
+        else
+            r = begin_rows(m, job, err);
         m->told = commit ? commit->hash : (Hash){0};
         m->told_any = true;
     }
     return r;
 }
 
-/* Opens the output file. For TensorBoard --out is a folder, in which the job's single file is overwritten. */
-static int open_out(const Arguments *a, JobMetrics *m, Error *err)
-{
-    const MetricsOptions *o = arguments_own(a);
-    char path[512];
-    if (!o->out)
-        return 0;
-    (void)snprintf(path, sizeof(path), "%s", o->out);
-    if (m->format == TENSORBOARD) {
-        if (mkdir(o->out, 0777) < 0 && errno != EEXIST)
-            return error_errno(err, -errno, "cannot make the folder %s", o->out);
-        int n =
-            snprintf(path, sizeof(path), "%s/events.out.tfevents.0.sdtrain-%s", o->out, m->name);
-        if (n >= (int)sizeof(path))
-            return error_set(err, -ENAMETOOLONG, "--out: %.60s... is too long", o->out);
-    }
-    m->to = fopen(path, "we");
-    return m->to ? 0 : error_errno(err, -errno, "cannot write %s", path);
-}
-
 int job_metrics(const Arguments *a)
 {
     const MetricsOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
-    JobMetrics m = {.name = a->operand, .to = stdout};
+    JobMetrics m = {.name = a->operand, .options = o, .to = stdout};
     while (o->format && m.format < FORMATS && strcmp(o->format, format_names[m.format]) != 0)
         m.format++;
     if (m.format == FORMATS)
@@ -254,9 +265,7 @@ int job_metrics(const Arguments *a)
                                 o->format);
     if (m.format == TENSORBOARD && !o->out)
         return arguments_refuse(a->verb, "-o tensorboard needs --out FOLDER");
-    int r = open_out(a, &m, &err);
-    if (r == 0)
-        r = print_metrics(a, &m, &err);
+    int r = print_metrics(a, &m, &err);
     m.model = model_free(m.model);
     if (m.to && m.to != stdout && fclose(m.to) != 0 && r == 0)
         r = error_errno(&err, -errno, "cannot write %s", o->out);
