@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 /* Returns the packet's length, which is greater than n_bytes if the packet was cut; 0: the peer has ended, and all its
- * packets were received; -EAGAIN: there is no packet now. Does not wait. Packets must not be empty. */
+ * packets were received; -EAGAIN: no packet waits. The call does not wait. Packets must not be empty. */
 ssize_t packet_receive(int fd, void *packet, size_t n_bytes);
 /* As packet_receive(), into the parts of `head` and with what was sent beside the packet; descriptors are CLOEXEC. */
 ssize_t packet_receive_message(int fd, struct msghdr *head);

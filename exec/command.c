@@ -3,14 +3,12 @@
 #include "exec/command.h"
 
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "daemon/process/spawn.h"
 #include "exec/program-path.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 
 enum { PIPE_BYTES = 1 << 20 };
@@ -51,16 +49,6 @@ int command_start(Command *c, char *const *command, const char *folder, const Ex
     if (r == 0)
         *ret_output = TAKE_FD(from);
     return r;
-}
-
-char command_state(const Command *c)
-{
-    char path[64], text[1024];
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)c->pid);
-    if (c->pid <= 0 || file_read_line(path, text, sizeof(text)) < 0)
-        return '?';                      /* it has ended */
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
-    return at && at[1] == ' ' && at[2] ? at[2] : '?';
 }
 
 void command_kill(const Command *c)

@@ -29,8 +29,6 @@ typedef struct Command {
  * blocking, that gets its standard output and error. */
 int command_start(Command *c, char *const *command, const char *folder, const ExecValues *values,
                   char *const *environment, int *ret_output, Error *err);
-/* Returns the state of the command's main process as /proc has it: 'R', 'S', 'T', 'D', ...; '?': unknown. */
-char command_state(const Command *c);
 /* Kills the command's process group. */
 void command_kill(const Command *c);
 /* Returns true once the command has ended; what it started in its group has then got SIGKILL. */

@@ -29,18 +29,8 @@ void runner_kill_program(Runner *r)
     command_kill(&r->command);
 }
 
-static void log_processes(void)
-{
-    char lines[STANDSTILL_LINES][STANDSTILL_LINE];
-    const size_t n = standstill_look(getsid(0), lines, STANDSTILL_LINES);
-    for (size_t i = 0; i < n; i++)
-        log_info("%s", lines[i]);
-    if (n == STANDSTILL_LINES)
-        log_info("there may be more processes");
-}
-
-/* Signals the process that has said so. It belongs to this session, if it still lives: no other process gets the
- * signal. */
+/* Signals the process that has offered its stacks. If that has ended, and its number is another session's, nobody gets
+ * the signal. */
 static bool request_stacks(const Runner *r)
 {
     return r->stacks_signal != 0 && r->stacks_pid > 0 && !runner_is_stuck(r) &&
@@ -52,10 +42,10 @@ void runner_give_up(Runner *r, const char *why, uint64_t now_usec)
     if (r->is_given_up || r->command.pid == 0)
         return;
     r->is_given_up = true;
-    r->stood_state = command_state(&r->command);
+    r->stood_state = standstill_state(r->command.pid);
     (void)snprintf(r->stood, sizeof(r->stood), "%s", why);
     log_warning("the program is killed: %s", r->stood);
-    log_processes();
+    standstill_log(getsid(0));
     if (request_stacks(r)) {
         r->stacks_usec = r->sign_usec = now_usec;
         r->stacks_printed = r->n_printed = r->output.n_read;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "daemon/process/spawn.h"
+#include "daemon/process/standstill.h"
 #include "exec/program-path.h"
 #include "exec/resources/port.h"
 #include "exec/resources/secrets.h"
@@ -234,7 +235,7 @@ static void arm_dead_man(Runner *r, uint64_t alive_usec, uint64_t lease_usec)
 static void give_up_setup(Runner *r, const char *why)
 {
     r->is_given_up = true;
-    r->stood_state = command_state(&r->command);
+    r->stood_state = standstill_state(r->command.pid);
     fail(r, -SIGKILL, why);
 }
 
@@ -359,7 +360,7 @@ static uint64_t watch_kill(Runner *r, uint64_t now_usec)
     if (now_usec < end_usec)
         return end_usec;
     r->is_given_up = true;
-    r->stood_state = command_state(&r->command);
+    r->stood_state = standstill_state(r->command.pid);
     fail(r, -SIGKILL, "its process survives SIGKILL");
     return USEC_INFINITY;
 }

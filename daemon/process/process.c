@@ -235,12 +235,8 @@ static bool hosted_is_gone(const Process *p)
 
 void process_log_standstill(const Process *p)
 {
-    char lines[STANDSTILL_LINES][STANDSTILL_LINE];
-    if (p->pid <= 0 || p->exited)
-        return;
-    const size_t n = standstill_look(p->pid, lines, STANDSTILL_LINES);
-    for (size_t i = 0; i < n; i++)
-        log_info("slot %d: %s", p->slot, lines[i]);
+    if (p->pid > 0 && !p->exited)
+        standstill_log(p->pid);
 }
 
 void process_kill(const Process *p)

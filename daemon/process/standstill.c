@@ -3,6 +3,7 @@
 #include "daemon/process/standstill.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/macro.h"
 #include "base/text/printable.h"
 
@@ -34,6 +35,12 @@ static bool look_at(pid_t pid, Sight *ret)
     (void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)(end - name - 1), name + 1);
     printable_make(ret->name);
     return true;
+}
+
+char standstill_state(pid_t pid)
+{
+    Sight sight;
+    return pid > 0 && look_at(pid, &sight) ? sight.state : '?';
 }
 
 static const char *state_words(char state)
@@ -82,4 +89,14 @@ size_t standstill_look(pid_t session, char (*lines)[STANDSTILL_LINE], size_t max
     if (folder)
         (void)closedir(folder);
     return n;
+}
+
+void standstill_log(pid_t session)
+{
+    char lines[STANDSTILL_LINES][STANDSTILL_LINE];
+    const size_t n = standstill_look(session, lines, STANDSTILL_LINES);
+    for (size_t i = 0; i < n; i++)
+        log_info("%s", lines[i]);
+    if (n == STANDSTILL_LINES)
+        log_info("there may be more processes");
 }

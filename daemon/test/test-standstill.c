@@ -81,9 +81,12 @@ static void the_state_is_named(_unused_ void **state)
     start("x");
     assert_int_equal(kill(session, SIGSTOP), 0);
     await_lines("is stopped", 1);
+    assert_int_equal(standstill_state(session), 'T');
     assert_int_equal(kill(session, SIGCONT), 0);
     await_lines("is stopped", 0);
+    assert_int_equal(standstill_state(session), 'S');
     end();
+    assert_int_equal(standstill_state(session), '?');
 }
 
 int main(void)
