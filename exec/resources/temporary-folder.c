@@ -22,6 +22,14 @@ enum {
         1000, /* 1 ms apart: a folder that is being removed was made a moment ago, and is empty */
 };
 
+/* Whether the open folder still bears its name: another may have removed it, and a third made one. */
+static bool is_named(int base_fd, const char *name, const struct stat *open)
+{
+    struct stat st;
+    return fstatat(base_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_dev == open->st_dev &&
+           st.st_ino == open->st_ino;
+}
+
 /* Opens the folder and holds it. Returns a descriptor; -EAGAIN: somebody removes it; or -errno. */
 static int hold(const char *path)
 {
@@ -39,7 +47,7 @@ static int hold(const char *path)
         return -errno;
     if (st.st_uid != geteuid())
         return -EPERM;
-    return st.st_nlink == 0 ? -EAGAIN : TAKE_FD(fd);
+    return is_named(AT_FDCWD, path, &st) ? TAKE_FD(fd) : -EAGAIN;
 }
 
 int temporary_folder_enter(const char *base, const char *prefix, const char *name, char *ret,
@@ -64,7 +72,9 @@ static void remove_unheld(int base_fd, const char *base, const char *name)
     struct stat st;
     Error err = ERROR_INIT;
     _cleanup_fd_ int fd = openat(base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) < 0)
+    (void)fault("exec.tmp_unheld");
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+        flock(fd, LOCK_EX | LOCK_NB) < 0 || !is_named(base_fd, name, &st))
         return;
     if (snprintf(path, sizeof(path), "%s/%s", base, name) < (int)sizeof(path) &&
         folder_remove(path, &err) < 0)

@@ -130,6 +130,32 @@ static void test_removed_meanwhile(void **state)
     removed_at("exec.tmp_folder=stop@2"); /* opened, and not held */
 }
 
+/* The folder that was found is gone when its lock is taken, and another process holds one of its name. */
+static void test_of_another_meanwhile(void **state)
+{
+    (void)state;
+    int status;
+    (void)fd_close(enter("1-0-x"));
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        Error err = ERROR_INIT;
+        if (setenv("SDTRAIN_FAULT", "exec.tmp_unheld=stop@1", 1) < 0 || fault_open(&err) < 0)
+            _exit(1);
+        (void)temporary_folder_leave(base, "tmp-", -EBADF);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    (void)temporary_folder_leave(base, "tmp-", -EBADF);
+    const int fd = enter("1-0-x");
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(exists("tmp-1-0-x"));
+    (void)temporary_folder_leave(base, "tmp-", fd);
+}
+
 /* A process that has entered has a folder that stays, whatever others do at that moment. */
 static void test_together(void **state)
 {
@@ -214,6 +240,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_nobody_holds, begin, end),
         cmocka_unit_test_setup_teardown(test_killed, begin, end),
         cmocka_unit_test_setup_teardown(test_removed_meanwhile, begin, end),
+        cmocka_unit_test_setup_teardown(test_of_another_meanwhile, begin, end),
         cmocka_unit_test_setup_teardown(test_together, begin, end),
         cmocka_unit_test_setup_teardown(test_folders_of_others_stay, begin, end),
         cmocka_unit_test_setup_teardown(test_errors, begin, end),
