@@ -3,9 +3,26 @@
 #include "cluster/records.h"
 
 #include "base/cleanup.h"
+#include "cluster/keys.h"
+#include "cluster/record-tables.h"
 
 #include <errno.h>
 #include <string.h>
+
+int record_check_world(const char *source, const WorldRecord *world, Error *err)
+{
+    int size = 0;
+    for (size_t i = 0; i < world->n_runs; i++) {
+        if (!name_is_valid(world->runs[i].node))
+            return error_set(err, -EINVAL, "%s: runs[%zu].node: \"%s\" is not a node's name",
+                             source, i, world->runs[i].node);
+        size += __builtin_popcountll(world->runs[i].slots);
+    }
+    if (size != world->size)
+        return error_set(err, -EINVAL, "%s: size: %d, but the runs hold %d slots", source,
+                         world->size, size);
+    return 0;
+}
 
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
 {
@@ -60,4 +77,10 @@ bool words_have(const char *words, const char *word)
 bool node_knows(const NodeRecord *node, const char *feature)
 {
     return words_have(node->features, feature);
+}
+
+const char *severity_name(Severity s)
+{
+    assert((size_t)s < ELEMENTSOF(severity_names));
+    return severity_names[s];
 }

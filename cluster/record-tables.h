@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/json/field-table.h"
+#include "cluster/records.h"
 
 typedef struct RecordTable {
     const char *kind; /* first part of the key below the cluster: "nodes" */
@@ -16,3 +17,6 @@ typedef struct RecordTable {
 
 extern const RecordTable record_tables[];
 extern const size_t n_record_tables;
+
+/* Checks rules that the table of worlds cannot express: the nodes' names are valid, and every rank has one slot. */
+int record_check_world(const char *source, const WorldRecord *world, Error *err);

@@ -83,6 +83,7 @@ const char *const cordon_mode_names[] = {"none", "cordon", "drain", "quarantine"
 const char *const cordon_owner_names[] = {"operator", "machine", "job"};
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
 static const char *const resume_find[] = {"no", "any", "must"};
+const char *const eval_verdict_names[EVAL_VERDICTS] = {"done", "failed", "skipped"};
 const char *const rank_state_names[] = {"starting", "ready", "running", "exited"};
 static const char *const incident_state[] = {"open", "resolved"};
 const char *const severity_names[] = {"info", "warning", "critical"};
@@ -96,12 +97,6 @@ const char *job_phase_name(JobPhase phase)
 {
     assert(phase < PHASE_COUNT);
     return job_phase[phase];
-}
-
-const char *severity_name(Severity s)
-{
-    assert((size_t)s < ELEMENTSOF(severity_names));
-    return severity_names[s];
 }
 
 /* clang-format off */
@@ -297,6 +292,13 @@ static const Field past_world_fields[] = {
     TEXT(PastWorld, "reason", reason, MAYBE),
 };
 
+static const Field eval_result_fields[] = {
+    COUNT(EvalResult, "step", step, NEEDED),
+    COUNT(EvalResult, "generation", generation, NEEDED),
+    CHOICE(EvalResult, "verdict", verdict, NEEDED, eval_verdict_names),
+    INT64(EvalResult, "at_usec", at_usec, MAYBE),
+};
+
 static const Field phase_fields[] = {
     CHOICE(PhaseRecord, "phase", phase, NEEDED, job_phase),
     COUNT(PhaseRecord, "generation", generation, NEEDED),
@@ -335,6 +337,12 @@ static const Field phase_fields[] = {
     TEXT(PhaseRecord, "submission", submission, MAYBE),
     TEXT(PhaseRecord, "dies_by", dies_by, MAYBE),
     INT64(PhaseRecord, "dies_usec", dies_usec, MAYBE),
+    TEXT(PhaseRecord, "eval_submission", eval.submission, MAYBE),
+    COUNT(PhaseRecord, "eval_present_step", eval.present.step, MAYBE),
+    COUNT(PhaseRecord, "eval_present_generation", eval.present.generation, MAYBE),
+    COUNT(PhaseRecord, "eval_step", eval.step, MAYBE),
+    ELEMENTS(PhaseRecord, FIELD_ARRAY, "eval_results", eval.results, eval.n_results, MAYBE,
+             EvalResult, eval_result_fields, RECORD_EVALS_MAX, "step"),
 };
 
 static const Field report_fields[] = {
@@ -555,22 +563,6 @@ const RecordTable record_tables[] = {
 };
 const size_t n_record_tables = ELEMENTSOF(record_tables);
 
-/* Checks rules that a field table cannot express: the nodes' names are valid, and every rank has one slot. */
-static int world_check(const char *source, const WorldRecord *world, Error *err)
-{
-    int size = 0;
-    for (size_t i = 0; i < world->n_runs; i++) {
-        if (!name_is_valid(world->runs[i].node))
-            return error_set(err, -EINVAL, "%s: runs[%zu].node: \"%s\" is not a node's name",
-                             source, i, world->runs[i].node);
-        size += __builtin_popcountll(world->runs[i].slots);
-    }
-    if (size != world->size)
-        return error_set(err, -EINVAL, "%s: size: %d, but the runs hold %d slots", source,
-                         world->size, size);
-    return 0;
-}
-
 static int unchecked(const char *source, const void *record, Error *err)
 {
     (void)source;
@@ -649,7 +641,7 @@ DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
 DEFINE_RECORD(ProgramRecord, program_record, program_fields, unchecked)
-DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
+DEFINE_RECORD(WorldRecord, world_record, world_fields, record_check_world)
 /* Checks a secret. The error's text must not quote any part of the secret. */
 static int secret_check(const char *source, SecretRecord *record, Error *err)
 {

@@ -32,6 +32,7 @@ enum {
     RECORD_REQUEST_MAX = 39,
     RECORD_INCIDENT_MAX = 95, /* length of an id: "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
+    RECORD_EVALS_MAX = 64, /* verdicts of evaluations kept in phases/<job> */
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_WAY_MAX = 23,        /* how trainers end: "signal 9" */
@@ -367,6 +368,33 @@ typedef struct PhaseSpent {
     uint64_t idle_usec;   /* time in the phase pending, and between an end and a new start */
 } PhaseSpent;
 
+/* The end of a checkpoint's evaluation. */
+typedef enum EvalVerdict {
+    EVAL_DONE,
+    EVAL_FAILED,  /* each of its tries failed */
+    EVAL_SKIPPED, /* the checkpoint was removed before its turn */
+    EVAL_VERDICTS,
+} EvalVerdict;
+
+extern const char *const eval_verdict_names[EVAL_VERDICTS];
+
+typedef struct EvalResult {
+    int64_t step, generation; /* of the followed job's commit */
+    EvalVerdict verdict;
+    uint64_t at_usec; /* when the verdict was decided */
+} EvalResult;
+
+/* The progress of a job that evaluates the checkpoints of another job. */
+typedef struct EvalProgress {
+    /* Submission of the followed job, whose commits the steps below count; empty: no commit was chosen yet. */
+    char submission[SUBMISSION_BYTES];
+    CommitMark
+        present;  /* the commit whose evaluation has begun and has no verdict yet; step 0: none */
+    int64_t step; /* each commit up to this step has its verdict, apart from `present` */
+    EvalResult results[RECORD_EVALS_MAX]; /* the newest verdicts, oldest first */
+    size_t n_results;
+} EvalProgress;
+
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
@@ -398,6 +426,7 @@ typedef struct PhaseRecord {
     uint64_t dies_usec;               /* when a trainer last died in the way dies_by */
     int64_t serial; /* how often the record was written, so a lower serial marks an older copy */
     CostMeter cost;
+    EvalProgress eval; /* of a job of kind "eval" */
 } PhaseRecord;
 
 /* Adds usec to the time that the job has spent in this kind of phase. */

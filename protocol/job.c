@@ -31,7 +31,7 @@ static int take_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, 
     return (int)v;
 }
 
-static void check_name(JsonReader *r, const char *name)
+static void check_name(JsonReader *r, const char *key, const char *name)
 {
     if (r->r < 0)
         return;
@@ -41,7 +41,7 @@ static void check_name(JsonReader *r, const char *name)
         good = good && ((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
                         name[i] == '-');
     if (!good)
-        json_refuse(r, "name", "\"%s\" must be lower-case letters, digits and inner '-'", name);
+        json_refuse(r, key, "\"%s\" must be lower-case letters, digits and inner '-'", name);
 }
 
 /* A program of others expects equal numbers of ranks on all nodes, as torchrun gives them. */
@@ -63,7 +63,7 @@ static void parse_world(JsonReader *root, Job *job)
     job->world.max = take_int(&r, "max", JSON_REQUIRED, 1, 16384, 0);
     if (r.r == 0 && job->world.min > job->world.max)
         json_refuse(&r, "min", "%d is greater than world.max %d", job->world.min, job->world.max);
-    if (job->kind == JOB_EXEC)
+    if (job_is_program(job))
         parse_per_node(&r, job);
     json_close(&r);
 }
@@ -305,7 +305,7 @@ static void parse_recovery(JsonReader *root, Job *job)
         take_int(&r, "grow_interval_s", JSON_OPTIONAL, 0, 1000000, 600);
     job->recovery.store_patience_sec =
         take_int(&r, "store_patience_s", JSON_OPTIONAL, 0, 1000000, 3600);
-    if (job->kind == JOB_EXEC)
+    if (job->kind == JOB_EXEC) /* a verdict is the progress of an evaluation */
         job->recovery.progress_sec =
             take_int(&r, "progress_s", JSON_OPTIONAL, 1, 1000000, EXEC_PROGRESS_SEC);
     json_close(&r);
@@ -429,15 +429,47 @@ static void parse_registered(JsonReader *root, Job *job)
 
 static void parse_exec_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"model", "data", "train"};
+    static const char *const others[] = {"model", "data", "train", "of"};
     refuse_others(r, others, ELEMENTSOF(others), "exec");
     job_exec_parse(r, &job->exec);
     parse_registered(r, job);
 }
 
+static void parse_followed(JsonReader *root, Job *job)
+{
+    bool newest = false;
+    JsonReader r = json_get_object(root, "of", JSON_REQUIRED);
+    if (json_get_text(&r, "job", JSON_REQUIRED, job->of.job, sizeof(job->of.job)))
+        check_name(&r, "job", job->of.job);
+    if (r.r == 0 && strcmp(job->of.job, job->name) == 0)
+        json_refuse(&r, "job", "\"%s\" is this job itself", job->of.job);
+    job->of.every_steps = 1;
+    const bool named =
+        json_get_int(&r, "every_steps", JSON_OPTIONAL, 1, INT64_C(1) << 40, &job->of.every_steps);
+    json_get_bool(&r, "newest", JSON_OPTIONAL, &newest);
+    if (r.r == 0 && newest && named)
+        json_refuse(&r, "newest", "of.every_steps is given, too: choose one");
+    if (newest)
+        job->of.every_steps = 0;
+    json_close(&r);
+}
+
+/* An evaluation registers nothing: its checkpoint.uri bounds what it loads, since nodes write the records of the
+ * followed job, and loading a chosen file may run code. */
+static void parse_eval_job(JsonReader *r, Job *job)
+{
+    static const char *const others[] = {"model", "data", "train"};
+    refuse_others(r, others, ELEMENTSOF(others), "eval");
+    parse_followed(r, job);
+    job_exec_parse(r, &job->exec);
+    JsonReader c = json_get_object(r, "checkpoint", JSON_REQUIRED);
+    job->checkpoint.uri = take_string(&c, "uri", JSON_REQUIRED, NULL);
+    json_close(&c);
+}
+
 static void parse_train_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"exec"};
+    static const char *const others[] = {"exec", "of"};
     refuse_others(r, others, ELEMENTSOF(others), "train");
     parse_model(r, job);
     parse_data(r, job);
@@ -446,19 +478,24 @@ static void parse_train_job(JsonReader *r, Job *job)
     check_across(r, job);
 }
 
+static const char *const kinds[] = {"train", "exec", "eval"};
+
+const char *job_kind_name(JobKind kind) { return kinds[kind]; }
+
 static int job_fill(const char *source, json_t *json, Job *job, Error *err)
 {
-    static const char *const kinds[] = {"train", "exec"};
     int kind = 0;
     JsonReader r = json_open(source, json, JSON_KNOWN_KEYS, err);
     if (json_get_text(&r, "name", JSON_REQUIRED, job->name, sizeof(job->name)))
-        check_name(&r, job->name);
+        check_name(&r, "name", job->name);
     job->priority = take_int(&r, "priority", JSON_OPTIONAL, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, 0);
     json_get_choice(&r, "kind", JSON_OPTIONAL, kinds, ELEMENTSOF(kinds), &kind);
     job->kind = (JobKind)kind;
     parse_world(&r, job);
     if (job->kind == JOB_EXEC)
         parse_exec_job(&r, job);
+    else if (job->kind == JOB_EVAL)
+        parse_eval_job(&r, job);
     else
         parse_train_job(&r, job);
     parse_recovery(&r, job);
@@ -494,11 +531,10 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
     if (r < 0)
         return r;
     if (job->kind != JOB_TRAIN)
-        return error_set(
-            err, -EINVAL,
-            "%s: kind: \"exec\": only jobs that sdtrain trains itself (\"train\") have "
-            "what is needed here",
-            source);
+        return error_set(err, -EINVAL,
+                         "%s: kind: \"%s\": only jobs that sdtrain trains itself (\"train\") have "
+                         "what is needed here",
+                         source, job_kind_name(job->kind));
     *ret = TAKE_PTR(job);
     return 0;
 }
@@ -523,9 +559,17 @@ Job *job_free(Job *job)
     return NULL;
 }
 
+/* Returns the path of a file:// URI, and any other URI as it is: "/a" and "file:///a" are one place. */
+static const char *without_scheme(const char *uri)
+{
+    static const char file[] = "file://";
+    return strncmp(uri, file, sizeof(file) - 1) == 0 ? uri + sizeof(file) - 1 : uri;
+}
+
 bool job_exec_may_register(const Job *job, const char *uri)
 {
-    const char *below = job->checkpoint.uri;
+    const char *below = job->checkpoint.uri ? without_scheme(job->checkpoint.uri) : NULL;
+    uri = without_scheme(uri);
     size_t n = below ? strlen(below) : 0;
     while (n > 0 && below[n - 1] == '/')
         n--;

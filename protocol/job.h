@@ -30,6 +30,7 @@ enum {
 typedef enum JobKind {
     JOB_TRAIN, /* sdtrain's own trainer */
     JOB_EXEC,  /* the program of `exec` */
+    JOB_EVAL,  /* the program of `exec`, once for each checkpoint of the job `of.job` */
 } JobKind;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
@@ -60,7 +61,13 @@ typedef struct Job {
         int per_node; /* ranks of each node that takes part; 0: as many as the node has slots for */
     } world;
 
-    JobExec exec; /* JOB_EXEC only; model, data and train are empty then */
+    JobExec exec; /* of programs; model, data and train are empty then */
+
+    struct {
+        char job[JOB_NAME_MAX + 1]; /* JOB_EVAL: the job whose checkpoints are evaluated */
+        int64_t
+            every_steps; /* one checkpoint of so many steps is evaluated; 0: only the newest is */
+    } of;
 
     struct {
         char *config_uri; /* model.config: a diffusers config.json */
@@ -116,7 +123,8 @@ typedef struct Job {
     } train;
 
     struct {
-        /* JOB_EXEC: what the program registers must lie below it; NULL: the program registers nothing. */
+        /* JOB_EXEC: what the program registers must lie below it; NULL: the program registers nothing.
+         * JOB_EVAL: what it evaluates must lie below it. */
         char *uri;
         /* If keep_every is 0, no checkpoint is kept for ever. */
         int64_t every_steps, keep_last, keep_every;
@@ -131,7 +139,8 @@ typedef struct Job {
         int64_t grow_interval_sec;
         /* Generations that end within this time because of the store do not count as failures. */
         int64_t store_patience_sec;
-        /* JOB_EXEC: a world that has run for this time has made progress if the program reports no steps. */
+        /* JOB_EXEC: a world that has run for this time has made progress if the program reports no steps. JOB_EVAL: 0.
+         */
         int64_t progress_sec;
     } recovery;
 
@@ -143,6 +152,10 @@ typedef struct Job {
 int job_parse_any(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
 /* Like job_parse_any(), but refuses another kind than JOB_TRAIN. */
 int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
+/* Returns the name of the kind in job files: "train", "exec" or "eval". */
+const char *job_kind_name(JobKind kind);
+/* Tells whether the ranks of the job run the program of `exec`. */
+static inline bool job_is_program(const Job *job) { return job->kind != JOB_TRAIN; }
 /* Tells whether a program of the job may register, and get, the checkpoint of that URI: it lies below checkpoint.uri.
  * Loading a chosen file may run code, so a node's rights must not choose it. */
 bool job_exec_may_register(const Job *job, const char *uri);

@@ -181,6 +181,46 @@ static void a_bad_secret_is_not_quoted(void **state)
     assert_true(kind == KEY_SECRETS && strcmp(rest, "a") == 0);
 }
 
+static void a_phase_survives_a_round_trip(void **state)
+{
+    (void)state;
+    PhaseRecord phase = {
+        .phase = PHASE_RESIZING,
+        .dies_by = "signal 9",
+        .dies_usec = 8,
+        .generation = 3,
+        .go = true,
+        .leave = true,
+        .reason = "r",
+        .since_usec = 1,
+        .furthest_step = 100,
+        .failures_without_progress = 2,
+        .goodput = 0.97,
+        .useful_sec = 1.5,
+        .saving = 0.25,
+        .saving_sec = 0.5,
+        .spent = {1, 2, 3, 4, 5},
+        .started_usec = 4,
+        .grown_usec = 5,
+        .tried_revision = 6,
+        .submission = "00112233445566778899aabbccddeeff",
+        .pause_usec = 4000000,
+        .pauses = 3,
+        .store_lost_usec = 9,
+        .worlds = {{.generation = 2, .size = 3, .step = 10, .decided_usec = 7, .reason = "starts"},
+                   {.generation = 3, .size = 2, .step = 20, .decided_usec = 8}},
+        .n_worlds = 2,
+        .cost = {.rate = 1, .since_usec = 2, .spent = 3, .lost = 4},
+        .eval = {.submission = "ffeeddccbbaa99887766554433221100",
+                 .present = {.generation = 3, .step = 40},
+                 .step = 30,
+                 .results = {{20, 2, EVAL_FAILED, 11},
+                             {30, 2, EVAL_SKIPPED, 12},
+                             {10, 1, EVAL_DONE, 13}},
+                 .n_results = 3}};
+    ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
+}
+
 static void every_record_survives_a_round_trip(void **state)
 {
     (void)state;
@@ -242,34 +282,6 @@ static void every_record_survives_a_round_trip(void **state)
                              .by = "anna@laptop, etcd user ops",
                              .asked_usec = 7};
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);
-    PhaseRecord phase = {
-        .phase = PHASE_RESIZING,
-        .dies_by = "signal 9",
-        .dies_usec = 8,
-        .generation = 3,
-        .go = true,
-        .leave = true,
-        .reason = "r",
-        .since_usec = 1,
-        .furthest_step = 100,
-        .failures_without_progress = 2,
-        .goodput = 0.97,
-        .useful_sec = 1.5,
-        .saving = 0.25,
-        .saving_sec = 0.5,
-        .spent = {1, 2, 3, 4, 5},
-        .started_usec = 4,
-        .grown_usec = 5,
-        .tried_revision = 6,
-        .submission = "00112233445566778899aabbccddeeff",
-        .pause_usec = 4000000,
-        .pauses = 3,
-        .store_lost_usec = 9,
-        .worlds = {{.generation = 2, .size = 3, .step = 10, .decided_usec = 7, .reason = "starts"},
-                   {.generation = 3, .size = 2, .step = 20, .decided_usec = 8}},
-        .n_worlds = 2,
-        .cost = {.rate = 1, .since_usec = 2, .spent = 3, .lost = 4}};
-    ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
     RankReport reports[2] = {{.slot = 0,
                               .rank = 4,
                               .pid = 77,
@@ -649,6 +661,7 @@ int main(void)
         cmocka_unit_test(names_fit_keys_and_cgroups),
         cmocka_unit_test(slots_have_a_short_text),
         cmocka_unit_test(a_bad_secret_is_not_quoted),
+        cmocka_unit_test(a_phase_survives_a_round_trip),
         cmocka_unit_test(every_record_survives_a_round_trip),
         cmocka_unit_test(logs_survive_a_round_trip),
         cmocka_unit_test(logs_that_do_not_fit_are_refused),

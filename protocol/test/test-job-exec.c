@@ -14,6 +14,9 @@
 #define EXEC                                                                                       \
     "\"exec\": {\"command\": [\"python3\", \"train.py\", \"--rank=${RANK}\"], \"dir\": \"/srv/train\""
 
+#define EVAL "{\"name\": \"eval\", \"kind\": \"eval\", \"world\": {\"min\": 1, \"max\": 2}, "
+#define PREFIX ", \"checkpoint\": {\"uri\": \"s3://b/c\"}"
+
 static Job *parse(const char *text)
 {
     Error err = ERROR_INIT;
@@ -152,6 +155,27 @@ static void what_is_wrong_is_named(_unused_ void **state)
         {HEAD EXEC ", \"exit_codes\": {\"3\": \"done\"}}}",
          "exec.exit_codes: 3: expected one of retry, "},
         {HEAD EXEC ", \"shell\": true}}", "exec.shell: unknown key"},
+        {HEAD "\"of\": {\"job\": \"a\"}, " EXEC "}}", "of: a job of kind \"exec\" has no such key"},
+        {"{\"name\": \"a\", \"world\": {\"min\": 1, \"max\": 1}, \"of\": 1}",
+         "of: a job of kind \"train\" has no such key"},
+        {EVAL EXEC "}" PREFIX "}", "of: missing"},
+        {EVAL "\"of\": {}, " EXEC "}" PREFIX "}", "of.job: missing"},
+        {EVAL "\"of\": {\"job\": \"A\"}, " EXEC "}" PREFIX "}",
+         "of.job: \"A\" must be lower-case letters"},
+        {EVAL "\"of\": {\"job\": \"eval\"}, " EXEC "}" PREFIX "}",
+         "of.job: \"eval\" is this job itself"},
+        {EVAL "\"of\": {\"job\": \"a\", \"every_steps\": 0}, " EXEC "}" PREFIX "}",
+         "of.every_steps: 0 is not in 1.."},
+        {EVAL "\"of\": {\"job\": \"a\", \"every_steps\": 2, \"newest\": true}, " EXEC "}" PREFIX
+              "}",
+         "of.newest: of.every_steps is given, too: choose one"},
+        {EVAL "\"of\": {\"job\": \"a\", \"every\": 2}, " EXEC "}" PREFIX "}",
+         "of.every: unknown key"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " EXEC "}}", "checkpoint: missing"},
+        {EVAL "\"of\": {\"job\": \"a\"}, \"train\": 1, " EXEC "}" PREFIX "}",
+         "train: a job of kind \"eval\" has no such key"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " EXEC "}, \"recovery\": {\"progress_s\": 3}" PREFIX "}",
+         "recovery.progress_s: unknown key"},
         {HEAD EXEC "}, \"checkpoint\": {\"every_steps\": 3}}",
          "checkpoint.every_steps: unknown key"},
     };
@@ -166,6 +190,27 @@ static void what_is_wrong_is_named(_unused_ void **state)
         if (strncmp(err.text + 10, cases[i].error, strlen(cases[i].error)) != 0)
             fail_msg("%s\ninstead of %s", err.text, cases[i].error);
     }
+}
+
+static void an_evaluation_follows_a_job(_unused_ void **state)
+{
+    _cleanup_(job_freep) Job *job = parse(EVAL "\"of\": {\"job\": \"demo\"}, " EXEC "}" PREFIX "}");
+    assert_true(job->kind == JOB_EVAL && job_is_program(job));
+    assert_string_equal(job->of.job, "demo");
+    assert_int_equal(job->of.every_steps, 1);
+    assert_string_equal(job->checkpoint.uri, "s3://b/c");
+    assert_string_equal(job->exec.dir, "/srv/train");
+    assert_int_equal(job->recovery.progress_sec, 0);
+    job = job_free(job);
+    job = parse(EVAL "\"of\": {\"job\": \"demo\", \"every_steps\": 500}, " EXEC "}" PREFIX "}");
+    assert_int_equal(job->of.every_steps, 500);
+    job = job_free(job);
+    job = parse(EVAL "\"of\": {\"job\": \"demo\", \"newest\": true}, " EXEC "}" PREFIX "}");
+    assert_int_equal(job->of.every_steps, 0);
+    job = job_free(job);
+    job = parse(EVAL "\"of\": {\"job\": \"demo\", \"newest\": false, \"every_steps\": 3}, " EXEC
+                     "}" PREFIX "}");
+    assert_int_equal(job->of.every_steps, 3);
 }
 
 static void who_trains_refuses_other_kinds(_unused_ void **state)
@@ -206,6 +251,7 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_the_page),
         cmocka_unit_test(every_key_arrives),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(an_evaluation_follows_a_job),
         cmocka_unit_test(who_trains_refuses_other_kinds),
         cmocka_unit_test(names_are_filled_in),
     };

@@ -11,7 +11,8 @@
 const JobKey job_keys[] = {
     {"name", NULL, NULL, true, "lower-case letters, digits, inner `-`; at most 63"},
     {"kind", "\"train\"", NULL, false,
-     "sdtrain's own trainer; or `\"exec\"`: [a program of others](#kind-exec)"},
+     "sdtrain's own trainer; or `\"exec\"`: [a program of others](#kind-exec); or `\"eval\"`: [the evaluation of "
+     "another job's checkpoints](#kind-eval)"},
     {"priority", "0", NULL, false,
      "-1000 to 1000; of jobs that wait, more goes first; `sdctl job start --priority` overrides it"},
     {"world.min", NULL, NULL, true, "least ranks that train the job"},
@@ -157,6 +158,21 @@ const JobKey exec_job_keys[] = {
      "a world that has run so long has made progress, if the program reports no steps"},
 };
 const size_t n_exec_job_keys = ELEMENTSOF(exec_job_keys);
+
+const JobKey eval_job_keys[] = {
+    {"kind", NULL, NULL, true, "`\"eval\"`"},
+    {"of.job", NULL, NULL, true, "name of the job whose checkpoints are evaluated"},
+    {"of.every_steps", "1", NULL, false,
+     "the first checkpoint of each interval of so many steps is evaluated, and the last one of a job that has "
+     "succeeded"},
+    {"of.newest", "false", NULL, false,
+     "each evaluation takes the newest checkpoint, and older ones are passed over; instead of `every_steps`"},
+    {"checkpoint.uri", NULL, NULL, true,
+     "folder or prefix below which the checkpoints of that job lie; others are not loaded"},
+    {"recovery.max_failures_at_same_step", "3", NULL, false,
+     "tries of one checkpoint before its evaluation counts as failed"},
+};
+const size_t n_eval_job_keys = ELEMENTSOF(eval_job_keys);
 
 static const struct {
     const char *field, *help;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The
  * test `docs` compares its output with the pages. usage: reference
- * job|exec-job|records|channel|causes|exit-codes|xids */
+ * job|exec-job|eval-job|records|channel|causes|exit-codes|xids */
 #include "cluster/record-tables.h"
 #include "controller/core/state/causes.h"
 #include "health/xid-table.h"
@@ -45,6 +45,7 @@ static void print_keys(const JobKey *keys, size_t n)
 static void print_job(void) { print_keys(job_keys, n_job_keys); }
 
 static void print_exec_job(void) { print_keys(exec_job_keys, n_exec_job_keys); }
+static void print_eval_job(void) { print_keys(eval_job_keys, n_eval_job_keys); }
 
 /* ---- records ---- */
 
@@ -276,9 +277,13 @@ int main(int argc, char *argv[])
     static const struct {
         const char *name;
         void (*print)(void);
-    } parts[] = {{"job", print_job},         {"exec-job", print_exec_job},
-                 {"records", print_records}, {"channel", print_channel},
-                 {"causes", print_causes},   {"exit-codes", print_exit_codes},
+    } parts[] = {{"job", print_job},
+                 {"exec-job", print_exec_job},
+                 {"eval-job", print_eval_job},
+                 {"records", print_records},
+                 {"channel", print_channel},
+                 {"causes", print_causes},
+                 {"exit-codes", print_exit_codes},
                  {"xids", print_xids}};
     const char *name = argc == 2 ? argv[1] : "";
     bool is_known = false;

@@ -19,6 +19,10 @@ static const char *const minimal_exec =
     "{\"name\": \"demo\", \"kind\": \"exec\", \"world\": {\"min\": 2, \"max\": 4}, \"exec\": "
     "{\"command\": [\"a\"], \"dir\": \"/a\", \"progress\": {\"step\": \"(a)\"}}}";
 
+static const char *const minimal_eval =
+    "{\"name\": \"demo\", \"kind\": \"eval\", \"of\": {\"job\": \"other\"}, \"world\": {\"min\": 2, "
+    "\"max\": 4}, \"exec\": {\"command\": [\"a\"], \"dir\": \"/a\"}, \"checkpoint\": {\"uri\": \"/c\"}}";
+
 /* The keys of a kind of job, and its smallest job. */
 static const struct Kind {
     const JobKey *keys;
@@ -26,7 +30,8 @@ static const struct Kind {
     const char *const *minimal;
     int n_defaults; /* at least so many keys have a default */
 } kinds[] = {{job_keys, &n_job_keys, &minimal, 31},
-             {exec_job_keys, &n_exec_job_keys, &minimal_exec, 8}};
+             {exec_job_keys, &n_exec_job_keys, &minimal_exec, 8},
+             {eval_job_keys, &n_eval_job_keys, &minimal_eval, 3}};
 
 /* Returns the minimal job in which the key, which is a path, has the value; if value is NULL, the
  * job does not have the key. Consumes value. The caller frees the result. */
@@ -95,7 +100,8 @@ static void assert_same(const char *key, const Job *a, const Job *b)
         hash_equal(a->identity, b->identity);
     if (!same)
         fail_msg("%s: the default of the reference is not the one of job.c", key);
-    if (a->kind == JOB_EXEC)
+    assert_int_equal(a->of.every_steps, b->of.every_steps);
+    if (job_is_program(a))
         return;
     assert_same_text(key, a->data.latents, b->data.latents);
     assert_same_text(key, a->data.text, b->data.text);
