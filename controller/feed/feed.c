@@ -208,6 +208,9 @@ static void read_program(const Job *job, const SpecRecord *spec, JobFacts *facts
     facts->needs_gpu = job->exec.device == JOB_DEVICE_CUDA;
     facts->steps = job->exec.steps;
     facts->keep_last = RECORD_COMMITS_MAX; /* sdtrain removes no checkpoint of a program */
+    facts->is_eval = job->kind == JOB_EVAL;
+    facts->every_steps = job->of.every_steps;
+    memcpy(facts->of_job, job->of.job, sizeof(facts->of_job));
 }
 
 /* A job file that does not parse is an event, too: the job fails with the parser's error text. */
@@ -224,13 +227,13 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     int r = job_parse_any(key, spec->spec, strlen(spec->spec), &job, &err);
     if (r == 0 && strcmp(job->name, name) != 0)
         r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
-    if (r == 0 && job->kind == JOB_EXEC && hash_equal(spec->program, (Hash){0}))
+    if (r == 0 && job_is_program(job) && hash_equal(spec->program, (Hash){0}))
         r = error_set(&err, -EINVAL, "%s: program: the record programs/%s is missing", key, name);
     if (r < 0) {
         (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
         return;
     }
-    if (job->kind == JOB_EXEC)
+    if (job_is_program(job))
         read_program(job, spec, facts);
     else
         read_training(job, facts);

@@ -8,6 +8,7 @@
 
 #include "controller/core/decide/checkpoints.h"
 #include "controller/core/decide/divergence-incident.h"
+#include "controller/core/decide/evaluate.h"
 #include "controller/core/decide/growth-incident.h"
 #include "controller/core/decide/pause.h"
 #include "controller/core/decide/price.h"
@@ -15,6 +16,7 @@
 #include "controller/core/decide/recover.h"
 #include "controller/core/decide/resize.h"
 #include "controller/core/decide/store-incident.h"
+#include "controller/core/facts/evals.h"
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/lost.h"
@@ -77,6 +79,10 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         decide_end(c, job, PHASE_STOPPED, decide_requested("stopped", job->desired.by, why), d);
         return true;
     }
+    if (job->facts.is_eval && decide_eval_skipped(c, job, d))
+        return true;
+    if (job->facts.is_eval && !eval_find_commit(c, job))
+        return decide_eval_idle(c, s, job, d);
     const CoreJob *ahead = queue_find_ahead(c, s, job);
     Plan plan = {0};
     if (ahead)
@@ -309,6 +315,7 @@ static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(job->phase.phase == PHASE_RUNNING && job->phase.go);
     return decide_stop(c, job, d) || decide_drain(c, job, d) ||
+           (job->facts.is_eval && decide_eval_skipped(c, job, d)) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, s, job, d)) ||
            decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d) ||
            decide_price(c, job, d);
@@ -372,10 +379,20 @@ static void note_failure(const Cluster *c, CoreJob *job, const FailureSign *sign
     }
 }
 
+static bool answer_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
+                           Decision *d)
+{
+    return job->facts.is_eval ? decide_eval_failure(c, s, job, f, d)
+                              : decide_failure(c, s, job, f, d);
+}
+
 static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(phase_is_active(job->phase.phase));
     const WorldEnd end = job_world_end(c, job);
+    if (job->facts.is_eval &&
+        (end == WORLD_FINISHED ? decide_eval_done(c, job, d) : decide_eval_yields(c, job, d)))
+        return true;
     if (end == WORLD_FINISHED) {
         char reason[RECORD_TEXT_MAX + 1];
         if (decide_divergence(c, job, d))
@@ -395,7 +412,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     if (world_is_lost(job, &failure)) {
         failure.at_usec = c->real_usec;
         failure.step = job_reached_step(c, job);
-        return decide_failure(c, s, job, &failure, d);
+        return answer_failure(c, s, job, &failure, d);
     }
     if (job->phase.go && end == WORLD_LEFT)
         return decide_left(c, s, job, d);
@@ -406,7 +423,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     if (failure_find_sign(c, s, job, &sign)) {
         note_failure(c, job, &sign);
         if (failure_judge(c, s, job, &sign, &failure))
-            return decide_failure(c, s, job, &failure, d);
+            return answer_failure(c, s, job, &failure, d);
     }
     if (!job->phase.go)
         return decide_go(c, s, job, d) || decide_cleanup(c, s, job, d);

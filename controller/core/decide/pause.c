@@ -17,7 +17,8 @@
 #include "controller/core/write/strikes.h"
 #include "controller/core/write/world.h"
 
-void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d)
+void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, const char *after,
+                  Decision *d)
 {
     assert(pause_usec > 0 && pause_usec <= PAUSE_LAST_SEC * USEC_PER_SEC);
     assert(!d->put_world);
@@ -26,7 +27,7 @@ void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Dec
     text_add(&t, "pauses ");
     text_add_int(&t, (int64_t)(pause_usec / USEC_PER_SEC));
     text_add(&t, " s after ");
-    incident_write(&d->incident, &t);
+    text_add(&t, after);
     decide_end(c, job, PHASE_RECOVERING, reason, d);
     d->phase.pause_usec = pause_usec;
 }
@@ -57,7 +58,7 @@ bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     Failure f = {.cause = CAUSE_RETRY, .node = job_find_sole_reporter(c, job, CAUSE_RETRY)};
     if (f.node >= 0 && job_has_spare_for(c, s, job, f.node))
         s->left_out[f.node] = true;
-    if (f.node >= 0 && job->n_runs > 1 && strike_is_due(job, &f)) {
+    if (f.node >= 0 && job->n_runs > 1 && !job->facts.is_eval && strike_is_due(job, &f)) {
         if (incident)
             text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
         strike(c, s, job, &f, d);

@@ -221,7 +221,8 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
         d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
     } else if (counters.pause_usec && !is_answered) {
-        decide_pause(c, job, counters.pause_usec, d);
+        incident_write(&d->incident, &t);
+        decide_pause(c, job, counters.pause_usec, reason, d);
     } else {
         incident_write(&d->incident, &t);
         (void)decide_world(c, s, job, PHASE_RECOVERING, reason,

@@ -118,8 +118,8 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     Text t = text_begin(reason, sizeof(reason));
     bool asked = size_was_requested(job);
     int wanted = plan_wanted(job), present = job->world.size;
-    if (!asked && present >= wanted)
-        return false;
+    if (!asked && (present >= wanted || job->facts.is_eval))
+        return false; /* an evaluation would begin again in order to grow */
 
     Plan plan; /* a request for fewer ranks that cannot be met now stays open */
     if (!plan_other_size(c, s, job, &plan))

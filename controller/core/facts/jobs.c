@@ -68,6 +68,8 @@ bool job_wants_to_run(const CoreJob *job)
 
 bool job_goes_before(const CoreJob *a, const CoreJob *b)
 {
+    if (a->facts.is_eval != b->facts.is_eval)
+        return b->facts.is_eval; /* an evaluation delays no other job */
     if (a->desired.priority != b->desired.priority)
         return a->desired.priority > b->desired.priority;
     if (a->facts.arrival != b->facts.arrival)

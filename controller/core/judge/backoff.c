@@ -47,6 +47,8 @@ static bool has_run_long(const Cluster *c, const CoreJob *job)
  * world before: a job that is moved again and again may repeat steps and still get further each time. */
 static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
+    if (job->facts.is_eval)
+        return false; /* a verdict is progress, and resets the counters */
     return job_reached_step(c, job) > job->phase.furthest_step ||
            checkpoints_resume_step(job) > job->phase.furthest_resume || has_run_long(c, job);
 }

@@ -23,8 +23,18 @@ static bool holds_slots(const CoreJob *job)
     return job->used && (active || unknown);
 }
 
-void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
-                          uint64_t *ret)
+/* True when the job is one of the last `yielding` jobs of the queue, and an evaluation: its slots then count as free
+ * for a job that is none. Evaluations are last in the queue. */
+static bool yields(const Cluster *c, const CoreJob *job, int yielding)
+{
+    bool found = false;
+    for (int i = MAX(0, c->n_by_arrival - yielding); i < c->n_by_arrival && !found; i++)
+        found = &c->jobs[c->by_arrival[i]] == job;
+    return found && job->facts.is_eval;
+}
+
+static void find_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
+                       int yielding, uint64_t *ret)
 {
     assert(first >= 0 && n >= 0 && first + n <= c->limits.nodes);
     for (int i = 0; i < n; i++) {
@@ -33,7 +43,9 @@ void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int 
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *other = &c->jobs[j];
-        for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++) {
+        if (other == job || !holds_slots(other) || yields(c, other, yielding))
+            continue;
+        for (int i = 0; i < other->n_runs; i++) {
             const Run *run = &job_runs(c, other)[i];
             if (run->node >= first && run->node < first + n)
                 ret[run->node - first] &= ~run->slots;
@@ -42,12 +54,41 @@ void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int 
     for (int i = 0; i < c->n_reports; i++) {
         const NodeRanks *report = &c->reports[i];
         if (!report->used || (job && report->job == job_index(c, job)) || report->node < first ||
-            report->node >= first + n || !report_is_alive(c, s, report))
+            report->node >= first + n || yields(c, &c->jobs[report->job], yielding) ||
+            !report_is_alive(c, s, report))
             continue;
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_EXITED)
                 ret[report->node - first] &= ~(UINT64_C(1) << report->ranks[k].slot);
     }
+}
+
+void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
+                          uint64_t *ret)
+{
+    find_slots(c, s, job, first, n, 0, ret);
+}
+
+/* Finds the free slots of all nodes. If a job needs more than there are, evaluations yield theirs, the last in the
+ * queue first, and no more of them than are needed. Returns how many ranks the job can have. */
+static int find_available(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    int available = 0;
+    for (int yielding = 0; yielding <= c->n_by_arrival; yielding++) {
+        const CoreJob *last =
+            yielding > 0 ? &c->jobs[c->by_arrival[c->n_by_arrival - yielding]] : NULL;
+        if (last && (job->facts.is_eval || !last->facts.is_eval))
+            break;
+        if (last && last->n_runs == 0)
+            continue;
+        find_slots(c, s, job, 0, c->limits.nodes, yielding, s->free_slots);
+        available = 0;
+        for (int i = 0; i < c->limits.nodes; i++)
+            available += slots_count(plan_share_of(job, s->free_slots[i]));
+        if (available >= plan_wanted(job))
+            break;
+    }
+    return available;
 }
 
 static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
@@ -101,9 +142,7 @@ static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
 void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
 {
     *ret = (Plan){0};
-    plan_find_free_slots(c, s, job, 0, c->limits.nodes, s->free_slots);
-    for (int i = 0; i < c->limits.nodes; i++)
-        ret->available += slots_count(plan_share_of(job, s->free_slots[i]));
+    ret->available = find_available(c, s, job);
     int size = keep_off(c, s, job, MIN(plan_wanted(job), ret->available)); /* whole shares */
     if (size < plan_needed(job) || size == 0)
         return;
@@ -217,7 +256,8 @@ bool plan_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)
         const CoreJob *other = &c->jobs[c->by_arrival[i]];
         Plan plan = {0};
         assert(other->used);
-        if (other != job && queue_job_waits(other))
+        if (other != job && queue_job_waits(c, other) &&
+            (job->facts.is_eval || !other->facts.is_eval))
             plan_world(c, s, other, &plan);
         if (plan.size > 0)
             return true;

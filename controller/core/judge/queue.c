@@ -7,14 +7,16 @@
  * fit on all present and open nodes together reserves nothing. */
 #include "controller/core/judge/queue.h"
 
+#include "controller/core/facts/evals.h"
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/presence.h"
 #include "controller/core/facts/sizes.h"
 
-bool queue_job_waits(const CoreJob *job)
+bool queue_job_waits(const Cluster *c, const CoreJob *job)
 {
     assert(job->used);
-    return job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
+    return job->phase.phase == PHASE_PENDING && job_wants_to_run(job) &&
+           (!job->facts.is_eval || eval_find_commit(c, job));
 }
 
 /* Returns the time at which the job has waited queue_patience_usec, by this machine's clock or by the record's
@@ -52,7 +54,7 @@ static const CoreJob *find_ahead(const Cluster *c, Scratch *s, const CoreJob *jo
         assert(first->used);
         if (first == job)
             return NULL;
-        if (queue_job_waits(first) && is_patient_no_more(c, s, first) && could_run(c, s, first))
+        if (queue_job_waits(c, first) && is_patient_no_more(c, s, first) && could_run(c, s, first))
             return first;
     }
     return NULL;
@@ -96,7 +98,7 @@ const CoreJob *queue_find_ahead_soon(const Cluster *c, Scratch *s, const CoreJob
         const CoreJob *first = &c->jobs[c->by_arrival[i]];
         if (first == job)
             return NULL;
-        if (queue_job_waits(first) && first->phase_stamp.mod &&
+        if (queue_job_waits(c, first) && first->phase_stamp.mod &&
             patience_ends_usec(c, first) <= c->now_usec + c->config.leave_deadline_usec &&
             could_run(c, s, first) && grows_onto(c, s, job, first))
             return first;

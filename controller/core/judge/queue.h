@@ -4,7 +4,7 @@
 
 #include "controller/core/state/state.h"
 
-bool queue_job_waits(const CoreJob *job);
+bool queue_job_waits(const Cluster *c, const CoreJob *job);
 /* Returns a waiting job that comes before this job and whose patience is over: this job must neither start nor grow
  * on a slot that the waiting job can use. NULL: there is no such job. */
 const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -87,7 +87,8 @@ static void check_new_world(const Cluster *c, const CoreJob *job, const Decision
     }
     assert(size == world->size);
     for (int j = 0; j < c->limits.jobs; j++)
-        if (&c->jobs[j] != job && holds_slots(&c->jobs[j]))
+        if (&c->jobs[j] != job && holds_slots(&c->jobs[j]) &&
+            (job->facts.is_eval || !c->jobs[j].facts.is_eval)) /* an evaluation yields its slots */
             check_slots(c, &c->jobs[j], world);
 }
 

@@ -103,7 +103,7 @@ bool cluster_survey_records(const Cluster *c, int i, JobRecords *ret)
                         .checkpoints = &job->checkpoints,
                         .progress = present ? &job->progress : NULL,
                         .submission = job->facts.submission,
-                        .waits = queue_job_waits(job)};
+                        .waits = queue_job_waits(c, job)};
     return true;
 }
 

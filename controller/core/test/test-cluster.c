@@ -239,7 +239,9 @@ static void end_lease(Scenario *s)
 static void put_job(Scenario *s)
 {
     JobFacts f = {.n_grains = (int64_t)find_number(s, "grains", 8),
-                  .is_program = has_flag(s, "program"),
+                  .is_program = has_flag(s, "program") || find_text(s, "evaluates", NULL),
+                  .is_eval = find_text(s, "evaluates", NULL) != NULL,
+                  .every_steps = (int64_t)find_number(s, "every", 1),
                   .per_node = (int)find_number(s, "per-node", 0),
                   .progress_usec = USEC(find_number(s, "progress", 0)),
                   .steps = (int64_t)find_number(s, "steps", 100),
@@ -256,6 +258,7 @@ static void put_job(Scenario *s)
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
+    COPY(f.of_job, find_text(s, "evaluates", ""));
     COPY(f.refused, find_text(s, "refused", ""));
     trace_put(s->runner, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
 }

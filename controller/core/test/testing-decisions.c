@@ -37,6 +37,11 @@ static void say_phase(Scenario *s, const Decision *d)
         say(s, " pauses=%d", p->pauses);
     if (p->furthest_step)
         say(s, " furthest=%lld", (long long)p->furthest_step);
+    if (p->eval.present.step)
+        say(s, " evaluates=%lld", (long long)p->eval.present.step);
+    for (size_t i = 0; i < p->eval.n_results; i++)
+        say(s, "%s%lld:%s", i == 0 ? " verdicts=" : ",", (long long)p->eval.results[i].step,
+            eval_verdict_names[p->eval.results[i].verdict]);
     say_shares(s, p);
     say_cost(s, " ", &p->cost);
     say(s, " \"%s\"\n", p->reason);

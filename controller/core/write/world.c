@@ -3,6 +3,7 @@
 #include "controller/core/write/world.h"
 
 #include "controller/core/facts/commits.h"
+#include "controller/core/facts/evals.h"
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/reports.h"
@@ -46,6 +47,36 @@ static void fail_without_checkpoint(const Cluster *c, const CoreJob *job, int64_
     decide_end(c, job, PHASE_FAILED, reason, d);
 }
 
+/* An evaluation goes on from the checkpoint of another job, as if it were its own. Returns false if there is none. */
+static bool find_resume(const Cluster *c, const CoreJob *job, const CheckpointsRecord *checkpoints,
+                        ResumePoint *ret)
+{
+    if (!job->facts.is_eval)
+        return checkpoints_find_resume(job, checkpoints, ret);
+    const CheckpointCommit *commit = eval_find_commit(c, job);
+    memset(ret, 0, sizeof(*ret));
+    if (!commit)
+        return false;
+    ret->step = commit->step;
+    ret->hash = commit->hash;
+    text_copy(ret->uri, sizeof(ret->uri), commit->uri);
+    return true;
+}
+
+/* Notes the commit that the new world evaluates. */
+static void note_evaluated(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
+{
+    const CheckpointCommit *commit = eval_find_commit(c, job);
+    const CommitMark mark = {.generation = commit->generation, .step = commit->step};
+    phase->eval = eval_progress(c, job);
+    if (commit_mark_is_before(mark, phase->eval.present) ||
+        commit_mark_is_before(phase->eval.present, mark)) {
+        phase->failures_without_progress = phase->pauses = 0;
+        phase->store_lost_usec = 0;
+    }
+    phase->eval.present = mark;
+}
+
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
                   const char *reason, Decision *d)
 {
@@ -64,7 +95,11 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     WorldRecord *world = &d->world;
     const CheckpointsRecord *checkpoints = d->put_checkpoints ? &d->checkpoints : &job->checkpoints;
     memset(world, 0, sizeof(*world));
-    if (!checkpoints_find_resume(job, checkpoints, &world->resume)) {
+    if (!find_resume(c, job, checkpoints, &world->resume)) {
+        if (job->facts.is_eval) {
+            decide_end(c, job, PHASE_PENDING, "its checkpoint is there no longer", d);
+            return true;
+        }
         decide_end(c, job, PHASE_FAILED, "checkpoint-corrupt: no checkpoint of the job verifies",
                    d);
         return true;
@@ -110,6 +145,8 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
         d->phase.failures_without_progress = d->phase.pauses = 0;
         d->phase.store_lost_usec = 0;
     }
+    if (job->facts.is_eval)
+        note_evaluated(c, job, &d->phase);
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
     return true;

@@ -161,6 +161,9 @@ static void no_fact_is_left_out(_unused_ void **state)
                   {offsetof(JobFacts, is_program), sizeof(bool)},
                   {offsetof(JobFacts, program), sizeof(Hash)},
                   {offsetof(JobFacts, per_node), sizeof(int)},
+                  {offsetof(JobFacts, is_eval), sizeof(bool)},
+                  {offsetof(JobFacts, every_steps), sizeof(int64_t)},
+                  {offsetof(JobFacts, of_job), sizeof(((JobFacts *)NULL)->of_job)},
                   {offsetof(JobFacts, progress_usec), sizeof(uint64_t)},
                   {offsetof(JobFacts, submission), SUBMISSION_BYTES},
                   {offsetof(JobFacts, resume_uri), sizeof(((JobFacts *)NULL)->resume_uri)},
@@ -209,6 +212,23 @@ static void a_program(_unused_ void **state)
     assert_true(!f->is_program && f->per_node == 0 && f->progress_usec == 0);
 }
 
+static void an_evaluation(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    _cleanup_json_ json_t *file = program_file();
+    set(file, "kind", "\"eval\"");
+    set(file, "of", "{\"job\": \"b\", \"every_steps\": 250}");
+    set(file, "checkpoint", "{\"uri\": \"s3://b/c\"}");
+    (void)json_object_del(json_object_get(file, "recovery"), "progress_s");
+    const JobFacts *f = submit_program(feed, file, (Hash){.high = 7, .low = 8});
+    assert_string_equal(f->refused, "");
+    assert_true(f->is_eval && f->is_program && f->every_steps == 250 && f->progress_usec == 0);
+    assert_string_equal(f->of_job, "b");
+    assert_int_equal(f->max_failures, 13);
+    f = submit(feed, file); /* without its program */
+    assert_non_null(strstr(f->refused, "programs/a is missing"));
+}
+
 /* An older sdctl, or a person, has put the spec without its program. */
 static void a_program_that_lies_nowhere(_unused_ void **state)
 {
@@ -226,6 +246,7 @@ int main(void)
         cmocka_unit_test(each_key_alone),
         cmocka_unit_test(no_fact_is_left_out),
         cmocka_unit_test(a_program),
+        cmocka_unit_test(an_evaluation),
         cmocka_unit_test(a_program_that_lies_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
