@@ -53,6 +53,7 @@ struct HistoryJob {
     int64_t went;                          /* the highest generation that was told to go */
     int64_t steps;                         /* steps that the job file asks for; 0: unknown */
     int64_t per_node;                      /* ranks of each node of its worlds; 0: any number */
+    char of[RECORD_JOB_MAX + 1];           /* the job whose checkpoints it evaluates; empty: none */
     BookedWorld worlds[BOOKED_WORLDS_MAX]; /* includes worlds of earlier submissions */
     uint64_t n_worlds;
     bool touched; /* one of the job's records was changed by hand */
@@ -100,6 +101,10 @@ void history_book_hand(Entry *e);
 /* ---- history-commits.c ---- */
 void history_judge_commits(HistoryChecker *h, const Entry *e);
 void history_judge_progress(HistoryChecker *h, const Entry *e);
+
+/* ---- history-evals.c: jobs of kind "eval" ---- */
+void history_judge_evaluated(HistoryChecker *h, const Entry *world);
+void history_judge_verdicts(HistoryChecker *h, const Entry *phase, const PhaseRecord *old);
 
 /* ---- history-ranks.c ---- */
 void history_judge_ranks(HistoryChecker *h, const Entry *e);

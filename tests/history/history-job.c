@@ -96,8 +96,10 @@ static void judge_others(HistoryChecker *h, const Entry *e)
     for (const HistoryJob *other = h->jobs; other; other = other->next) {
         const WorldRecord *theirs = entry_after(other->world);
         const PhaseRecord *phase = entry_after(other->phase);
+        const bool yields =
+            other->of[0] && !e->job->of[0]; /* an evaluation, to a job that is none */
         if (other != e->job && !other->touched && theirs && phase &&
-            phase_is_active(phase->phase) &&
+            phase_is_active(phase->phase) && !yields &&
             !rule_worlds_are_apart(e->name, world, other->world->name, theirs, &b))
             history_broken(h, e, &b);
     }
@@ -127,9 +129,11 @@ static void judge_resume(HistoryChecker *h, const Entry *e)
     const WorldRecord *old = entry_before(e), *world = entry_after(e);
     const CheckpointsRecord *checkpoints = entry_after(e->job->checkpoints);
     Breach b;
-    if (!world->resume.adopt &&
-        !rule_world_resumes(e->name, world, checkpoints ? checkpoints_latest(checkpoints) : NULL,
-                            &b))
+    if (e->job->of[0])
+        history_judge_evaluated(h, e);
+    else if (!world->resume.adopt &&
+             !rule_world_resumes(e->name, world,
+                                 checkpoints ? checkpoints_latest(checkpoints) : NULL, &b))
         history_broken(h, e, &b);
     bool backwards = old && strcmp(old->submission, world->submission) == 0 &&
                      commit_mark_is_before(world->committed, old->committed);
@@ -170,7 +174,7 @@ static void judge_world(HistoryChecker *h, const Entry *e)
     const Entry *incident =
         world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
     /* after a change by hand, an old phase `recovering` may have been put back without its incident */
-    if (!e->job->touched &&
+    if (!e->job->touched && !e->job->of[0] &&
         !rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
         history_broken(h, e, &b);
 }
@@ -284,6 +288,8 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
                        (long long)old->committed.step);
     if (old)
         judge_failures(h, e, old);
+    if (old && e->job->of[0])
+        history_judge_verdicts(h, e, old);
     judge_word(h, e);
     judge_success(h, e);
     judge_signals(h, e);
@@ -313,6 +319,8 @@ static void book_file(HistoryJob *job, const char *text)
 {
     _cleanup_json_ json_t *file = json_loads(text, 0, NULL);
     const json_t *train = json_object_get(file, "train"), *world = json_object_get(file, "world");
+    const char *of = json_string_value(json_object_get(json_object_get(file, "of"), "job"));
+    (void)snprintf(job->of, sizeof(job->of), "%s", of ? of : "");
     job->steps = json_integer_value(json_object_get(train, "steps"));
     job->per_node = json_integer_value(json_object_get(world, "per_node"));
 }
@@ -325,6 +333,7 @@ static void book_spec(HistoryChecker *h, const Entry *e)
         if (!e->after.there && job->submission[0])
             memcpy(h->gone[h->n_gone++ % BOOKED_GONE_MAX], job->submission, SUBMISSION_BYTES);
         memset(job->submission, 0, sizeof(job->submission));
+        job->of[0] = '\0';
         job->generation = job->serial = job->went = job->steps = job->per_node = 0;
         job->touched = job->spec->touched = job->desired->touched = job->world->touched = false;
         job->phase->touched = job->checkpoints->touched = job->progress->touched = false;

@@ -34,7 +34,14 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
     if (!phase || !job->phase->changes || job->touched || (cordon && cordon->touched))
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
-        return; /* the cordon was removed after the leader had decided */
+        return;       /* the cordon was removed after the leader had decided */
+    if (job->of[0]) { /* an evaluation */
+        if (cordon && cordon->changes)
+            HISTORY_BROKEN(h, e, "blame", "%s blames %s", job->spec->name, incident->node);
+        if (incident->severity > SEVERITY_WARNING)
+            HISTORY_BROKEN(h, e, "blame", "%s does more than warn", job->spec->name);
+        return;
+    }
     const SpecRecord *spec = entry_after(job->spec);
     const bool is_program = spec && !hash_equal(spec->program, (Hash){0});
     if (!rule_incident_is_blamed(incident, entry_after(cordon), is_program, &b))

@@ -119,6 +119,15 @@ static bool goes(const JobBooks *job, const PhaseRecord *old)
            (!old->go || old->generation != job->phase.generation);
 }
 
+/* Returns whether the new phase says that an evaluation is done. */
+static bool evaluates(const PhaseRecord *old, const PhaseRecord *phase)
+{
+    const EvalProgress *eval = &phase->eval;
+    return old->eval.present.step > 0 && eval->present.step == 0 && eval->n_results > 0 &&
+           eval->results[eval->n_results - 1].verdict == EVAL_DONE &&
+           eval->results[eval->n_results - 1].step == old->eval.present.step;
+}
+
 static void note_phase(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
@@ -140,6 +149,8 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         books_break("owner", "%s has another owner, and nobody says which: %s", name,
                     job->phase.reason);
     if (by != BY_HAND && job->phase.phase == PHASE_SUCCEEDED && old.phase != PHASE_SUCCEEDED)
+        trainers_check_finished(name, job->phase.generation);
+    if (by != BY_HAND && evaluates(&old, &job->phase))
         trainers_check_finished(name, job->phase.generation);
     if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);

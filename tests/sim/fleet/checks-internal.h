@@ -25,6 +25,7 @@ typedef struct Ledger { /* the ledger of a job, found by its name */
     char name[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
     int n_grains, per_node, max_failures, patience_sec; /* from the job file */
     bool needs_gpu;
+    bool is_eval;       /* the job evaluates the checkpoints of another job */
     DesiredRecord word; /* a person's newest desired state; word_revision: its revision */
     int64_t word_revision;
     uint64_t pending_usec;  /* since when the phase is pending; 0: the phase is not pending */

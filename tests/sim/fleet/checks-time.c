@@ -217,8 +217,8 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
         return;
     for (const Ledger *other = ledgers; other < ledgers + FLEET_JOBS_MAX && other->name[0];
          other++) {
-        if (other == job || !goes_before(w, other->name, job->name))
-            continue;
+        if (other == job || other->is_eval || !goes_before(w, other->name, job->name))
+            continue; /* an evaluation is last in the queue */
         const uint64_t since = waits_since(w, other, phase->tried_revision);
         if (since && loops_now_usec() > since + patience && world &&
             takes_of(w, other, world, phase->tried_revision))

@@ -132,6 +132,7 @@ static void note_spec(const Writing *w, const Entry *e)
     job->max_failures =
         (int)json_integer_value(json_object_get(recovery, "max_failures_at_same_step"));
     job->patience_sec = (int)json_integer_value(json_object_get(recovery, "store_patience_s"));
+    job->is_eval = json_object_get(file, "of") != NULL;
     job->needs_gpu = device && strcmp(device, "cuda") == 0;
     (void)w;
 }

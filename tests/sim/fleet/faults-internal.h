@@ -16,6 +16,9 @@ bool faults_are_healed(void);
 void play_draw_job(Play *ret, int job);
 /* Lets some of the jobs run programs of others. */
 void play_draw_programs(Play *ret);
+/* Adds a job that evaluates the checkpoints of the first job. Nothing is drawn from the schedule's numbers, so that the
+ * rest of the schedule stays the same. */
+void play_add_evaluation(Play *ret);
 
 /* Draws a duration, from a moment to several TTL. */
 uint64_t faults_some_while(void);

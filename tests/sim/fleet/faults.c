@@ -550,7 +550,7 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     fleet->core.max_strikes = 2 + below(4);
     fleet->core.incidents_kept = 20;
     fleet->core.queue_patience_usec = SEC(below(3));
-    ret->n_jobs = 1 + below(PLAY_JOBS_MAX);
+    ret->n_jobs = 1 + below(PLAY_JOBS_MAX - 1);
     /* after the healing, all jobs must be able to run */
     ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots);
     for (int i = 0; i < ret->n_jobs; i++)
@@ -562,6 +562,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     }
     if (its_seed % 7 == 2)
         play_draw_programs(ret);
+    if (its_seed % 6 == 3)
+        play_add_evaluation(ret);
     for (int i = 0; its_seed % 7 == 3 && i < ret->n_jobs; i++) {
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);

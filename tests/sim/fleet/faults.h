@@ -10,7 +10,7 @@
 
 #include "tests/sim/fleet/fleet.h"
 
-enum { PLAY_JOBS_MAX = 3 };
+enum { PLAY_JOBS_MAX = 4 };
 
 typedef struct Play { /* drawn from the seed before the schedule begins */
     FleetOptions fleet;

@@ -37,6 +37,8 @@ static bool is_quiescent(const FleetJob *job)
 static bool all_have_trained_since(const Play *play, uint64_t usec)
 {
     for (int i = 0; i < play->n_jobs; i++) {
+        if (play->jobs[i].plan.of)
+            continue; /* an evaluation ends and waits while the other jobs train */
         const JobBooks *books = books_job(play->jobs[i].name);
         const bool over = books->has_phase && books->phase.phase >= PHASE_STOPPED;
         if (!over && (!books->has_phase || books->phase.phase != PHASE_RUNNING ||

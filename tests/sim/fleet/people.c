@@ -57,6 +57,16 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
 
 static char *program_file(const FleetJob *job)
 {
+    if (job->plan.of)
+        return memory_format(
+            "{\"name\":\"%s\",\"kind\":\"eval\",\"of\":{\"job\":\"%s\",\"every_steps\":%lld},"
+            "\"world\":{\"min\":%d,\"max\":%d,\"per_node\":%d},"
+            "\"exec\":{\"command\":[\"evaluate\"],\"dir\":\"/d\",\"device\":\"%s\"},"
+            "\"recovery\":{\"max_failures_at_same_step\":%d,\"store_patience_s\":%d},"
+            "\"checkpoint\":{\"uri\":\"file:///c\"}}",
+            job->name, job->plan.of, (long long)job->plan.every_steps, job->min, job->max,
+            job->plan.per_node, job->plan.needs_gpu ? "cuda" : "cpu", job->max_failures,
+            job->store_patience_sec);
     return memory_format(
         "{\"name\":\"%s\",\"kind\":\"exec\",\"world\":{\"min\":%d,\"max\":%d,\"per_node\":%d},"
         "\"exec\":{\"command\":[\"train\"],\"dir\":\"/d\",\"device\":\"%s\"},"

@@ -8,7 +8,7 @@
 void play_draw_job(Play *ret, int job)
 {
     /* each name is a prefix of the next */
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"};
+    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc", "abcd"};
     const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
               max = 1 + below(slots);
     ret->jobs[job] =
@@ -42,4 +42,27 @@ void play_draw_programs(Play *ret)
         job->min += job->min % per_node;
         job->max = MAX(job->max - job->max % per_node, job->min);
     }
+}
+
+void play_add_evaluation(Play *ret)
+{
+    const uint64_t seed = ret->fleet.seed / 6;
+    const int slots = ret->fleet.n_slots;
+    if (ret->n_jobs >= ret->fleet.n_nodes * slots)
+        return; /* after the healing, all jobs must be able to run */
+    FleetJob *job = &ret->jobs[ret->n_jobs++];
+    *job = (FleetJob){.name = "e",
+                      .min = 1,
+                      .max = 1 + (int)(seed % 2),
+                      .max_failures = 2 + (int)(seed % 3),
+                      .store_patience_sec = 20,
+                      .priority = (int)(seed % 5),
+                      .plan = {.of = ret->jobs[0].name,
+                               .every_steps = 1 + (int64_t)(seed % 7) * 5,
+                               .steps = 1 + (int64_t)(seed % 11),
+                               .save_steps = 1,
+                               .step_usec = MSEC(200 + seed % 400),
+                               .restore_usec = MSEC(100),
+                               .program = (ProgramKind)(PROGRAM_SPEAKS + seed % 3),
+                               .per_node = 1}};
 }

@@ -32,6 +32,10 @@ static bool is_well(const FleetJob *job)
         (strstr(books->phase.reason, "no checkpoint of the job verifies") ||
          (job->plan.program && strstr(books->phase.reason, "record-lost: "))))
         return true; /* the job has failed for good: no checkpoint is left, or a person must name one */
+    if (job->plan.of && books->phase.phase == PHASE_PENDING &&
+        (strstr(books->phase.reason, "waits for a checkpoint of job") ||
+         strstr(books->phase.reason, "which is not there")))
+        return true;
     return books->phase.phase == PHASE_RUNNING &&
            books->trained_generation == books->phase.generation &&
            loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);

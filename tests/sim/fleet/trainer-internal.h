@@ -42,6 +42,7 @@ typedef struct Trainer {
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
+    int64_t steps; /* the step at which the job, or the evaluation of a checkpoint, is done */
     int64_t generation, step, saving, committed; /* saving: the step that is being saved */
     int parent, written; /* checkpoint numbers; -1: none. written awaits the daemon's answer */
     int size, n_joined, n_tries;

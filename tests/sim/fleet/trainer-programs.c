@@ -23,8 +23,7 @@ ProgramKind ring_program(const Ring *ring) { return trainer_plan(ring->job)->pla
 /* Reports the end of a rank's program as its runner does: in a leave any end is `left` unless the last step is done. */
 static void end_rank(Trainer *t)
 {
-    const int64_t steps = trainer_plan(t->job)->plan.steps;
-    const bool is_finished = (t->ring && t->ring->step >= steps) || !t->must_leave;
+    const bool is_finished = (t->ring && t->ring->step >= t->ring->steps) || !t->must_leave;
     ChannelMessage m = {.type = CHANNEL_DONE, .step = t->ring ? t->ring->step : t->resumed};
     (void)snprintf(m.end, sizeof(m.end), "%s", is_finished ? "finished" : "left");
     (void)trainer_say(t, &m);
@@ -127,7 +126,7 @@ void trainers_check_finished(const char *job, int64_t generation)
         if (trainer_lives(t) && t->is_assigned && trainer_program(t) && !t->is_killed &&
             t->generation == generation && strcmp(t->job, job) == 0 &&
             strcmp(t->submission, books_job(job)->submission) == 0)
-            books_break("alone", "%s-%lld has succeeded, and its rank %d runs", job,
+            books_break("alone", "%s-%lld is done, and its rank %d runs", job,
                         (long long)generation, t->rank);
 }
 
@@ -143,6 +142,8 @@ void trainers_check_shares(const char *job, const WorldRecord *world)
 
 void trainers_check_strike(const CordonCause *cause)
 {
+    if (cause->owner == CORDON_JOB && trainer_plan(cause->job)->plan.of)
+        books_break("strike", "an evaluation strikes a machine: %s", cause->reason);
     if (cause->owner == CORDON_JOB && cause->strikes > 0 &&
         trainer_plan(cause->job)->plan.program && strstr(cause->reason, ": exit "))
         books_break("strike", "a program's own code strikes a machine: %s", cause->reason);

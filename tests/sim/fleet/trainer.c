@@ -177,7 +177,9 @@ static Ring *ring_of(const Trainer *t)
             strcmp(ring->address, t->meets_at) == 0)
             return ring;
     Ring *ring = memory_new(Ring);
+    const TrainerPlan *plan = &trainer_plan(t->job)->plan;
     *ring = (Ring){.next = rings,
+                   .steps = plan->of ? t->resumed + plan->steps : plan->steps,
                    .generation = t->generation,
                    .step = t->resumed,
                    .committed = t->resumed,
@@ -198,7 +200,7 @@ void ring_finish(Ring *ring)
         program_end(ring);
         return;
     }
-    ring_end(ring, ring->step >= trainer_plan(ring->job)->plan.steps ? "finished" : "left");
+    ring_end(ring, ring->step >= ring->steps ? "finished" : "left");
 }
 
 /* A trainer names the step that it works on, the runner of a program the last step that is done. */
@@ -245,7 +247,7 @@ static void ring_begin(Ring *ring)
         return;
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
-    if (ring->step >= trainer_plan(ring->job)->plan.steps)
+    if (ring->step >= ring->steps)
         ring_finish(ring); /* an earlier world has done all steps */
     else
         ring_begin_step(ring, true);
@@ -363,20 +365,21 @@ static void on_step(void *userdata)
     books_trained(ring->job, ring->submission, ring->generation, ring->step);
     ChannelMessage m = {.type = CHANNEL_STEP,
                         .step = ring->step,
-                        .steps = plan->plan.steps,
+                        .steps = ring->steps,
                         .loss = 1,
                         .failed_saves = ring->n_failed_saves,
                         .unsaved_since_usec = ring->unsaved_usec};
     if (ring_program(ring) != PROGRAM_SILENT)
         (void)trainer_say(ring->of[0], &m);
-    ring->ends = ring->step >= plan->plan.steps || ring_must_leave(ring);
+    ring->ends = ring->step >= ring->steps || ring_must_leave(ring);
     for (int i = 0; ring->ends && i < ring->size; i++)
         ring_say_stage(ring, i, STAGE_SAVING, 0);
-    if (ring->ends && ring_program(ring) == PROGRAM_SILENT) {
+    const bool saves = ring_program(ring) != PROGRAM_SILENT && !plan->plan.of;
+    if (ring->ends && !saves) {
         ring_finish(ring);
         return;
     }
-    if (ring_program(ring) != PROGRAM_SILENT && !ring->saves &&
+    if (saves && !ring->saves &&
         (ring->ends || ring->of[0]->must_save || ring->step % plan->plan.save_steps == 0))
         ring_begin_save(ring);
     if (!ring->ends)

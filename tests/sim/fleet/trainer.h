@@ -31,6 +31,9 @@ typedef struct TrainerPlan {
     ProgramKind program;
     int per_node;       /* of a program: ranks of each node */
     bool ignores_leave; /* of a program: its runner kills it when it should leave */
+    /* The job whose checkpoints are evaluated: `steps` counts from each of them. NULL: the job trains. */
+    const char *of;
+    int64_t every_steps;
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec, uint64_t ttl_usec);
