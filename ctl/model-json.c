@@ -175,7 +175,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add(&b, "queue", queue);
     json_add(&b, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0));
     json_add_text(&b, "job", job->name);
-    json_add_text(&b, "kind", is_program ? "exec" : "train");
+    json_add_text(&b, "kind", model_kind(job));
     json_add_text(&b, "phase", job_phase_name(model_phase(job)));
     json_add_text(&b, "reason", model_reason(job, reason));
     json_add_int(&b, "generation", job->has_world ? job->world.generation : 0);

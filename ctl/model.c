@@ -583,13 +583,22 @@ bool model_is_program(const ModelJob *job)
     return job->has_spec && !hash_equal(job->spec.program, (Hash){0});
 }
 
+const char *model_kind(const ModelJob *job)
+{
+    if (!model_is_program(job) || !job->spec.spec)
+        return job_kind_name(JOB_TRAIN);
+    _cleanup_json_ json_t *file = json_loads(job->spec.spec, 0, NULL);
+    return job_kind_name(json_object_get(file, "of") ? JOB_EVAL : JOB_EXEC);
+}
+
 int model_refuse_program(const ModelJob *job, Error *err)
 {
     if (!model_is_program(job))
         return 0;
-    return error_set(err, -EINVAL,
-                     "job %s: kind: \"exec\": only its program can read its checkpoints",
-                     job->name);
+    const char *kind = model_kind(job);
+    return error_set(err, -EINVAL, "job %s: kind: \"%s\": %s", job->name, kind,
+                     strcmp(kind, "eval") == 0 ? "it has no checkpoints of its own"
+                                               : "only its program can read its checkpoints");
 }
 
 /* Returns the mean seconds per step of the present world, over all its steps; 0: unknown. */

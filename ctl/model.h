@@ -127,6 +127,8 @@ JobPhase model_phase(const ModelJob *job);
 bool model_has_ended(const ModelJob *job);
 /* Tells whether the job runs a program that is not sdtrain's own. */
 bool model_is_program(const ModelJob *job);
+/* Returns the job's kind as in job files: "train", "exec" or "eval". */
+const char *model_kind(const ModelJob *job);
 /* Refuses such a job with -EINVAL: only its program can read its checkpoints. */
 int model_refuse_program(const ModelJob *job, Error *err);
 /* Returns the useful training time / wall time since the first world; NAN if unknown. */

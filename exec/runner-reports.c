@@ -163,9 +163,10 @@ static void register_checkpoint(Runner *r, const ExecReport *of)
 {
     const char *below = r->job->checkpoint.uri;
     const int64_t step = of->has & EXEC_KEY_STEP ? of->step : r->step;
-    const char *why = !runner_is_rank0(r)  ? "only rank 0 registers checkpoints"
-                      : r->registered >= 0 ? "the last one is not committed yet"
-                      : !below             ? "the job has no checkpoint.uri"
+    const char *why = !runner_is_rank0(r)        ? "only rank 0 registers checkpoints"
+                      : r->registered >= 0       ? "the last one is not committed yet"
+                      : r->job->kind == JOB_EVAL ? "an evaluation registers none"
+                      : !below                   ? "the job has no checkpoint.uri"
                       : !job_exec_may_register(r->job, of->checkpoint)
                           ? "it lies outside of checkpoint.uri"
                           : NULL;

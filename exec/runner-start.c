@@ -94,11 +94,13 @@ static int check_world(const Runner *r, Error *err)
 {
     const ChannelAssign *a = &r->assign.assign;
     const int per_node = r->job->world.per_node;
-    if (r->job->kind != JOB_EXEC)
+    if (!job_is_program(r->job))
         return error_set(err, -EINVAL, "kind: this job is trained by sdtrainer");
     if (strcmp(r->job->name, a->job) != 0)
         return error_set(err, -EINVAL, "name: %s is not the job %s that the world is of",
                          r->job->name, a->job);
+    if (r->job->kind == JOB_EVAL && !a->resume_uri[0])
+        return error_set(err, -EINVAL, "the world names no checkpoint to evaluate");
     if (a->resume_uri[0] && !job_exec_may_register(r->job, a->resume_uri))
         return error_set(err, -EINVAL, "%.200s: outside of checkpoint.uri", a->resume_uri);
     if (a->world_size % per_node != 0)

@@ -33,7 +33,7 @@ static int usage(FILE *to, int code)
 {
     (void)fprintf(
         to, "usage: sdtrain-exec VERB [OPTIONS]\n\n"
-            "  try      run a job of kind \"exec\" on this machine, without a cluster\n"
+            "  try      run a job of kind \"exec\" or \"eval\" on this machine, without a cluster\n"
             "  say      report KEY=VALUE from a script that a job runs\n"
             "  run      one rank under sdtraind, which starts it\n"
             "  host     one rank as another user than sdtraind, in a unit that systemd starts\n"
@@ -45,16 +45,19 @@ static int usage(FILE *to, int code)
 static void try_help(void)
 {
     (void)printf(
-        "usage: sdtrain-exec try FILE [--ranks N] [--env NAME]... [--secrets FILE] [--startup SECONDS]\n\n"
-        "Runs a job file of kind \"exec\" on this machine, with the environment that a cluster would give\n"
-        "its program. When a rank fails, all are ended, and the next generation starts from the checkpoint\n"
+        "usage: sdtrain-exec try FILE [--ranks N] [--env NAME]... [--secrets FILE] [--startup SECONDS]\n"
+        "                        [--checkpoint URI [--step N]]\n\n"
+        "Runs a job file of kind \"exec\" or \"eval\" on this machine, with the environment that a cluster\n"
+        "would give its program. When a rank fails, all are ended, and the next generation starts from the checkpoint\n"
         "that was registered last, until recovery.max_failures_at_same_step is used up. SIGINT and SIGTERM\n"
         "ask the ranks to leave; once more kills them.\n\n"
         "  --ranks N        the size of the world; world.min by default\n"
         "  --env NAME       pass this variable on; a cluster passes what the nodes' trainer_environment has\n"
         "  --secrets FILE   lines NAME=VALUE, for exec.secrets\n"
         "  --startup SECONDS\n"
-        "                   in which all ranks must be ready, setup included; 600 by default\n\n"
+        "                   in which all ranks must be ready, setup included; 600 by default\n"
+        "  --checkpoint URI the checkpoint to begin from; of kind \"eval\": to evaluate\n"
+        "  --step N         its step; 0 by default\n\n"
         "Examples:\n"
         "  sdtrain-exec try job.json --ranks 2\n\n"
         "Exit codes: 0 finished or left, 130 interrupted, otherwise that of the rank that failed.\n");
@@ -74,11 +77,21 @@ static bool find_self(char *ret, size_t size)
 
 static int verb_try(int argc, char **argv)
 {
-    enum { OPTION_RANKS = 1000, OPTION_ENV, OPTION_SECRETS, OPTION_STARTUP };
+    enum {
+        OPTION_RANKS = 1000,
+        OPTION_ENV,
+        OPTION_SECRETS,
+        OPTION_STARTUP,
+        OPTION_CHECKPOINT,
+        OPTION_STEP
+    };
     static const struct option options[] = {{"ranks", required_argument, NULL, OPTION_RANKS},
                                             {"env", required_argument, NULL, OPTION_ENV},
                                             {"secrets", required_argument, NULL, OPTION_SECRETS},
                                             {"startup", required_argument, NULL, OPTION_STARTUP},
+                                            {"checkpoint", required_argument, NULL,
+                                             OPTION_CHECKPOINT},
+                                            {"step", required_argument, NULL, OPTION_STEP},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     TryOptions o = {.startup_sec = TRY_STARTUP_SEC};
@@ -119,12 +132,27 @@ static int verb_try(int argc, char **argv)
         case OPTION_SECRETS:
             o.secrets = optarg;
             break;
+        case OPTION_CHECKPOINT:
+            o.checkpoint = optarg;
+            break;
+        case OPTION_STEP:
+            o.step = strtoll(optarg, &end, 10);
+            if (end == optarg || *end || o.step < 0) {
+                (void)fprintf(stderr, "sdtrain-exec try: --step %s: expected a number of steps\n",
+                              optarg);
+                return USAGE;
+            }
+            break;
         default:
             return USAGE;
         }
     }
     if (optind != argc - 1) {
         (void)fprintf(stderr, "sdtrain-exec try: one job file is expected\n");
+        return USAGE;
+    }
+    if (o.step > 0 && !o.checkpoint) {
+        (void)fprintf(stderr, "sdtrain-exec try: --step needs --checkpoint\n");
         return USAGE;
     }
     o.file = argv[optind];

@@ -252,6 +252,8 @@ static const TryRank *culprit(const Try *t)
 static bool has_progressed(const Try *t, int64_t step)
 {
     const uint64_t ran_usec = t->has_gone ? clock_boottime_usec() - t->go_usec : 0;
+    if (t->job->kind == JOB_EVAL)
+        return false;
     return step > t->furthest ||
            (t->job->exec.steps == 0 && t->furthest <= 0 &&
             ran_usec >= (uint64_t)t->job->recovery.progress_sec * USEC_PER_SEC);
@@ -273,7 +275,7 @@ static void fail(Try *t, const TryRank *rank)
     t->failures = has_progressed(t, step) ? 0 : t->failures + 1;
     t->furthest = MAX(t->furthest, step);
     const TryCheckpoint *c = newest(t);
-    if (rank->code == EXIT_DATA_CORRUPT && c && step <= c->step) {
+    if (rank->code == EXIT_DATA_CORRUPT && c && t->job->kind != JOB_EVAL && step <= c->step) {
         log_warning("checkpoint %s is left aside", c->uri);
         t->n_checkpoints--;
     }
@@ -502,7 +504,7 @@ static int read_job(Try *t, Error *err)
         r = channel_check_spec(o->file, t->text, err);
     if (r < 0)
         return r;
-    if (t->job->kind != JOB_EXEC)
+    if (!job_is_program(t->job))
         return error_set(err, -EINVAL, "%s: kind: \"train\" is run by sdtrainer run --job FILE",
                          o->file);
     t->n_ranks = o->n_ranks ? o->n_ranks : t->job->world.min;
@@ -518,11 +520,33 @@ static int read_job(Try *t, Error *err)
     return t->job->exec.device == JOB_DEVICE_CUDA ? find_gpus(t, err) : 0;
 }
 
+static int take_checkpoint(Try *t, Error *err)
+{
+    const TryOptions *o = t->options;
+    if (!o->checkpoint)
+        return t->job->kind == JOB_EVAL
+                   ? error_set(err, -EINVAL,
+                               "%s: kind: \"eval\": --checkpoint URI says what is evaluated",
+                               o->file)
+                   : 0;
+    if (!job_exec_may_register(t->job, o->checkpoint))
+        return error_set(err, -EINVAL, "--checkpoint %.200s: outside of checkpoint.uri (%s)",
+                         o->checkpoint, t->job->checkpoint.uri ? t->job->checkpoint.uri : "none");
+    TryCheckpoint *c = &t->checkpoints[0];
+    if (snprintf(c->uri, sizeof(c->uri), "%s", o->checkpoint) >= (int)sizeof(c->uri))
+        return error_set(err, -EINVAL, "--checkpoint %.60s... is too long", o->checkpoint);
+    c->step = o->step;
+    t->n_checkpoints = 1;
+    return 0;
+}
+
 static int prepare(Try *t, Error *err)
 {
     sigset_t signals;
     char name[16];
     int r = read_job(t, err);
+    if (r == 0)
+        r = take_checkpoint(t, err);
     if (r < 0)
         return r;
     r = hash_draw(t->submission);

@@ -16,9 +16,11 @@ enum { TRY_ENVIRONMENT_MAX = 64, TRY_RANKS_MAX = 64, TRY_STARTUP_SEC = 600 };
 
 typedef struct TryOptions {
     const char *file;
-    const char *secrets; /* file of the values of exec.secrets; NULL: none */
-    int n_ranks;         /* 0: world.min */
-    int startup_sec;     /* the ranks of a generation must be ready within this time */
+    const char *secrets;    /* file of the values of exec.secrets; NULL: none */
+    int n_ranks;            /* 0: world.min */
+    const char *checkpoint; /* the checkpoint to begin from; NULL: none */
+    int64_t step;           /* its step */
+    int startup_sec;        /* the ranks of a generation must be ready within this time */
     const char *environment[TRY_ENVIRONMENT_MAX + 1]; /* names of variables to pass on */
     size_t n_environment;
 } TryOptions;

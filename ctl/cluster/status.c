@@ -19,8 +19,8 @@ static json_t *jobs_json(const Model *m)
         const ModelJob *job = &m->jobs[i];
         if (model_is_shown(job))
             json_array_append_new(jobs, json_pack("{s:s, s:s, s:s, s:I, s:i}", "job", job->name,
-                                                  "kind", model_is_program(job) ? "exec" : "train",
-                                                  "phase", job_phase_name(model_phase(job)), "step",
+                                                  "kind", model_kind(job), "phase",
+                                                  job_phase_name(model_phase(job)), "step",
                                                   (json_int_t)model_step(job), "ranks",
                                                   job_is_active(job) ? job->world.size : 0));
     }

@@ -66,6 +66,16 @@ static void checkpoints_are_registered_once_committed(_unused_ void **state)
     expect_done("finished");
 }
 
+static void an_evaluation_registers_nothing(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    runner_checkpoint = "/ckpt/step-7";
+    go(eval_spec("evaluate"), 0);
+    runner_checkpoint = "";
+    expect(CHANNEL_STEP, &m);
+    expect_done("finished");
+}
+
 /* sdtraind reads nothing while the program reports: a channel that is full would lose the checkpoint and the end. */
 static void reports_without_end_fill_neither_channel_nor_log(_unused_ void **state)
 {
@@ -134,6 +144,7 @@ int main(int argc, char **argv)
         return testing_program(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_passed_on),
+        cmocka_unit_test(an_evaluation_registers_nothing),
         cmocka_unit_test(checkpoints_are_registered_once_committed),
         cmocka_unit_test(reports_without_end_fill_neither_channel_nor_log),
         cmocka_unit_test(a_checkpoint_waits_for_room_in_the_channel),

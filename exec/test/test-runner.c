@@ -67,6 +67,18 @@ static void what_can_never_run_ends_before_the_world_goes(_unused_ void **state)
     assert_int_equal(reap(), EXIT_NEVER_RETRY);
 }
 
+static void an_evaluation_needs_a_checkpoint(_unused_ void **state)
+{
+    start_runner(0);
+    assign_rank(eval_spec("end"), 0, "s1");
+    expect_error(EXIT_NEVER_RETRY, "the world names no checkpoint to evaluate");
+    runner_checkpoint = "/elsewhere/step-7";
+    start_runner(0);
+    assign_rank(eval_spec("end"), 0, "s1");
+    runner_checkpoint = "";
+    expect_error(EXIT_NEVER_RETRY, "/elsewhere/step-7: outside of checkpoint.uri");
+}
+
 /* Without the address of rank 0 another rank could only wait for ever. */
 static void a_rank_that_is_not_told_where_rank_0_is_ends(_unused_ void **state)
 {
@@ -463,6 +475,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_end_of_a_program_is_reported),
         cmocka_unit_test(what_can_never_run_ends_before_the_world_goes),
+        cmocka_unit_test(an_evaluation_needs_a_checkpoint),
         cmocka_unit_test(a_rank_that_is_not_told_where_rank_0_is_ends),
         cmocka_unit_test(any_end_in_a_leave_is_a_leave),
         cmocka_unit_test(only_the_main_process_is_signalled),

@@ -135,6 +135,16 @@ static int do_register(void)
     return 0;
 }
 
+static int do_evaluate(void)
+{
+    if (strcmp(getenv("SDTRAIN_CHECKPOINT"), "/ckpt/step-7") != 0 ||
+        strcmp(getenv("SDTRAIN_STEP"), "7") != 0)
+        return 1;
+    report("STEP=8\nCHECKPOINT=/ckpt/step-8");
+    await("REFUSED=8");
+    return 0;
+}
+
 static int do_leave(void)
 {
     report("STEP=4");
@@ -339,6 +349,7 @@ int testing_program(const char *action)
         {"flood", do_flood},
         {"fill", do_fill},
         {"register", do_register},
+        {"evaluate", do_evaluate},
         {"leave", do_leave},
         {"leave-well", do_leave_well},
         {"leave-by-signal", do_leave_by_signal},

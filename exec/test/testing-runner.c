@@ -23,6 +23,7 @@
 char folder[] = "/tmp/test-runner-XXXXXX";
 char self[PATH_MAX];
 int runner_log = -EBADF, runner_room = -1;
+const char *runner_checkpoint = "";
 TestedRunner run;
 
 void start_runner(int slot)
@@ -114,6 +115,15 @@ char *spec(const char *action, const char *more, const char *keys)
         self, action, folder, more, keys);
 }
 
+char *eval_spec(const char *action)
+{
+    return memory_format(
+        "{\"name\": \"demo\", \"kind\": \"eval\", \"of\": {\"job\": \"other\"}, \"world\": {\"min\": 1, \"max\": 2}, "
+        "\"checkpoint\": {\"uri\": \"/ckpt\"}, \"exec\": {\"command\": [\"%s\", \"program\", \"%s\"], "
+        "\"dir\": \"%s\"}}",
+        self, action, folder);
+}
+
 void assign_rank(char *text, int rank, const char *submission)
 {
     ChannelMessage m = {0};
@@ -128,6 +138,8 @@ void assign_rank(char *text, int rank, const char *submission)
                                     .spec = text,
                                     .bind_address = "127.0.0.1"}};
     (void)snprintf(m.assign.submission, sizeof(m.assign.submission), "%s", submission);
+    (void)snprintf(m.assign.resume_uri, sizeof(m.assign.resume_uri), "%s", runner_checkpoint);
+    m.assign.resume_step = *runner_checkpoint ? 7 : 0;
     tell(&m);
     free(text);
 }

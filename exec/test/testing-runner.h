@@ -37,6 +37,9 @@ void runner_tests_end(void);
  * negative: as this process. */
 extern int runner_log, runner_room;
 
+/* A rank that is assigned from now on goes on from this checkpoint, of step 7; empty: from none. */
+extern const char *runner_checkpoint;
+
 void start_runner(int slot);
 /* Receives the next message that is not a stage. */
 void next(ChannelMessage *m);
@@ -45,6 +48,8 @@ void expect(ChannelType type, ChannelMessage *m);
 void tell(ChannelMessage *m);
 /* Writes a job file with these keys of exec, and of the whole. */
 char *spec(const char *action, const char *more, const char *keys);
+/* Writes a job file of kind "eval". */
+char *eval_spec(const char *action);
 void assign_rank(char *text, int rank, const char *submission);
 /* Starts a rank and lets it go. */
 void go(char *text, int rank);

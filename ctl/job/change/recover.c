@@ -107,7 +107,7 @@ static int name_commit(const ModelJob *job, const Arguments *a, CheckpointCommit
     int r = job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
     if (r < 0)
         return r;
-    if (spec->kind == JOB_EXEC)
+    if (job_is_program(spec))
         return name_checkpoint(spec, a->second, o->step, ret, err);
     if (o->step >= 0)
         return error_set(err, -EINVAL, "--step: the manifest says of which step it is");

@@ -149,7 +149,7 @@ static int resize(const ModelJob *job, const DesiredWish *wish, DesiredRecord *d
         r = job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
     if (r < 0)
         return r;
-    if (spec->kind == JOB_EXEC && wish->world % spec->world.per_node != 0)
+    if (job_is_program(spec) && wish->world % spec->world.per_node != 0)
         return error_set(err, -EINVAL,
                          "--world %d: each node of job %s gives %d ranks (world.per_node), so the "
                          "number must be a multiple of that",

@@ -38,6 +38,32 @@ int program_check_leave(const char *source, const Job *job, const Model *model, 
                      source, job->exec.leave_sec, (long long)(usec / (json_int_t)USEC_PER_SEC));
 }
 
+int program_check_followed(const char *source, const Job *job, const Model *model, Error *err)
+{
+    Error ignored = ERROR_INIT; /* the leader reports errors of that job */
+    _cleanup_(job_freep) Job *other = NULL;
+    const ModelJob *followed = NULL;
+    for (size_t i = 0; i < model->n_jobs; i++)
+        if (strcmp(model->jobs[i].name, job->of.job) == 0 && model->jobs[i].has_spec)
+            followed = &model->jobs[i];
+    if (!followed || job_parse_any(followed->name, followed->spec.spec, strlen(followed->spec.spec),
+                                   &other, &ignored) < 0)
+        return 0; /* the evaluation waits for it */
+    if (other->kind == JOB_EVAL)
+        return error_set(err, -EINVAL, "%s: of.job: %s is an evaluation, and has no checkpoints",
+                         source, other->name);
+    if (!other->checkpoint.uri)
+        return error_set(err, -EINVAL, "%s: of.job: %s has no checkpoint.uri, and registers none",
+                         source, other->name);
+    _cleanup_free_ char *one = memory_format("%s/any", other->checkpoint.uri);
+    if (!job_exec_may_register(job, one))
+        return error_set(
+            err, -EINVAL,
+            "%s: checkpoint.uri: \"%s\" is not where the checkpoints of job %s lie, \"%s\"", source,
+            job->checkpoint.uri, other->name, other->checkpoint.uri);
+    return 0;
+}
+
 char *program_encode(const char *text, const SpecRecord *spec)
 {
     ProgramRecord record = {.file = (char *)text};
@@ -90,6 +116,9 @@ void program_print(const Job *job, const char *how)
     printf(" on %d to %d ranks, %d per node", job->world.min, job->world.max, job->world.per_node);
     if (job->exec.steps > 0)
         printf(", %lld steps", (long long)job->exec.steps);
+    if (job->kind == JOB_EVAL)
+        printf(", for %s of job %s",
+               job->of.every_steps == 0 ? "the newest checkpoint" : "checkpoints", job->of.job);
     printf("\n");
 }
 

@@ -15,6 +15,8 @@ int program_check(const char *source, const Job *job, const char *resume, Error 
 /* Refuses a job whose ranks may take longer to leave than the leader waits for: its world would go on, and be killed in
  * mid-save. */
 int program_check_leave(const char *source, const Job *job, const Model *model, Error *err);
+/* Refuses an evaluation of what cannot be evaluated: another evaluation, or a job whose checkpoints lie elsewhere. */
+int program_check_followed(const char *source, const Job *job, const Model *model, Error *err);
 /* Returns the record programs/<job>. */
 char *program_encode(const char *text, const SpecRecord *spec);
 /* Returns how many ranks of the job the node can host: the program's shares are whole. */

@@ -315,7 +315,7 @@ static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *
         r = job_parse_any(file, d->text, strlen(d->text), &d->job, err);
     if (r == 0)
         r = channel_check_spec(file, d->text, err);
-    if (r == 0 && d->job->kind == JOB_EXEC)
+    if (r == 0 && job_is_program(d->job))
         return program_check(file, d->job, d->resume, err);
     Waiting *waiting = waiting_begin("the stores that the job names");
     if (r == 0)
@@ -355,8 +355,9 @@ static int check_others(const JobDraft *d, const Model *model, Error *err)
             job_parse_any(other->name, other->spec.spec, strlen(other->spec.spec), &spec,
                           &ignored) < 0)
             continue;
-        if (!spec->checkpoint.uri || !d->job->checkpoint.uri)
-            continue;
+        if (!spec->checkpoint.uri || !d->job->checkpoint.uri || spec->kind == JOB_EVAL ||
+            d->job->kind == JOB_EVAL)
+            continue; /* an evaluation saves nothing */
         if (!model_has_ended(other) && same_place(spec->checkpoint.uri, d->job->checkpoint.uri))
             return error_set(err, -EEXIST, "%s: checkpoint.uri: job %s, which is %s, saves to %s",
                              d->source, other->name, job_phase_name(model_phase(other)),
@@ -390,7 +391,7 @@ static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Err
         memcpy(spec->submission, submission, sizeof(spec->submission));
     _cleanup_free_ char *text = spec_record_encode(spec, NULL);
     _cleanup_free_ char *program = program_encode(d->text, spec);
-    const bool has_program = d->job->kind == JOB_EXEC;
+    const bool has_program = job_is_program(d->job);
     const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),
                                    .target = ETCD_MOD_REVISION,
                                    .equals = job->spec_revision};
@@ -436,7 +437,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
     if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
                          (int)sizeof(spec.resume_uri))
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
-    const bool has_program = job->kind == JOB_EXEC;
+    const bool has_program = job_is_program(job);
     if (has_program)
         spec.program = hash_bytes(d->text, strlen(d->text));
     if (d->given_back)
@@ -474,7 +475,7 @@ static int known_slots(const Model *model, const Job *job)
     int slots = 0;
     for (size_t i = 0; i < model->n_nodes; i++) {
         const NodeRecord *node = &model->nodes[i];
-        int n = job->kind == JOB_EXEC                  ? program_slots_of(node, job)
+        int n = job_is_program(job)                    ? program_slots_of(node, job)
                 : job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus)
                                                        : node->n_slots;
         slots += model_is_admitted(model, node) ? n : 0;
@@ -494,7 +495,7 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
     const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
     if (o->queue || min <= slots)
         return 0;
-    if (d->job->kind == JOB_EXEC)
+    if (job_is_program(d->job))
         return program_check_slots(d->source, d->job, slots, err);
     if (gpu && slots == 0)
         return error_set(err, -ENOSPC,
@@ -586,8 +587,10 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
         r = check_others(d, model, err);
     if (r == 0)
         r = check_room(d, model, err);
-    if (r == 0 && d->job->kind == JOB_EXEC)
+    if (r == 0 && job_is_program(d->job))
         r = program_check_leave(d->source, d->job, model, err);
+    if (r == 0 && d->job->kind == JOB_EVAL)
+        r = program_check_followed(d->source, d->job, model, err);
     if (r == 0)
         r = check_slots(d, model, a, err);
     if (r == 0 && !o->queue)
@@ -598,7 +601,7 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
 static void print_submitted(const JobDraft *d, const Model *model, const char *how)
 {
     const Job *job = d->job;
-    if (job->kind == JOB_EXEC) {
+    if (job_is_program(job)) {
         program_print(job, how);
         return;
     }
@@ -637,7 +640,7 @@ static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *
     if (r < 0)
         return r;
     print_submitted(d, model, "would be submitted");
-    if (d->job->kind == JOB_EXEC)
+    if (job_is_program(d->job))
         program_print_environment(d->job);
     printf(alone ? "the file is good; no etcd is named, so the cluster was not asked\n"
                  : "nothing was submitted (--dry-run)\n");
