@@ -323,7 +323,8 @@ class Package(unittest.TestCase):
             self.assertTrue(re.search(r"(?m)^%s$" % verb.upper(), page), "sdctl(1) lacks %s" % verb)
 
     def test_documents_name_every_key_of_a_job(self):
-        table = read(SOURCE, "docs/reference/job-file.md").split("<!-- begin: job -->")[1].split("<!-- end -->")[0]
+        page = read(SOURCE, "docs/reference/job-file.md")
+        table = "".join(page.split("<!-- begin: %s -->" % part)[1].split("<!-- end -->")[0] for part in ("job", "eval-job"))
         told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
         told = {key.rsplit(".", 1)[-1] for key in told}
         code = read(SOURCE, "protocol/job.c")

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of kind "eval" in a cluster: the checkpoints of a trainer and of a program are evaluated, once each, on slots that
+no other job needs."""
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from foreign import program_of
+from lab import Lab, until
+
+EVALUATE = """
+import os, sys, time
+uri, step = os.environ["SDTRAIN_CHECKPOINT"], int(os.environ["SDTRAIN_STEP"])
+with open("begun", "a") as file:
+    file.write("%d %s\\n" % (step, uri))
+while os.path.exists("hold"):
+    time.sleep(0.02)
+if os.path.exists("bad-%d" % step):
+    print("the images of step %d are black" % step)
+    sys.exit(3)
+with open("done", "a") as file:
+    file.write("%d\\n" % step)
+"""
+
+TRAIN = """
+import os, sys, time
+import sdtrain
+steps, pause = int(sys.argv[1]), float(sys.argv[2])
+step = int(os.environ["SDTRAIN_STEP"] or 0)
+while step < steps:
+    if os.path.exists("wait-%d" % step):
+        time.sleep(0.02)
+        continue
+    time.sleep(pause)
+    step += 1
+    sdtrain.step(step)
+    if step % 5 == 0:
+        path = os.path.join(os.getcwd(), "checkpoints", "step-%d" % step)
+        os.makedirs(path, exist_ok=True)
+        sdtrain.checkpoint(path, step, timeout=60)
+"""
+
+
+class Eval(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab()
+        cls.addClassCleanup(cls.lab.close)
+        cls.lab.data("data", 40)
+        cls.cluster = cls.lab.cluster(nodes=2, slots=1, trainers=["TESTLAB=" + cls.lab.folder], up=["--allow-exec"])
+        cls.addClassCleanup(cls.cluster.down)
+        cls.names = 0
+
+    def setUp(self):
+        type(self).names += 1
+        self.name = "t%d" % self.names
+        self.folder = self.lab.path("programs", self.name)
+        os.makedirs(self.folder)
+        self.write("evaluate.py", EVALUATE)
+        self.write("train.py", TRAIN)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text=""):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def lines(self, name):
+        try:
+            with open(self.path(name)) as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def evaluation(self, of=None, uri=None, **more):
+        return {"name": self.name + "-eval", "kind": "eval", "of": of or {"job": self.name}, "world": {"min": 1, "max": 1},
+                "exec": {"command": ["python3", "evaluate.py"], "dir": self.folder},
+                "checkpoint": {"uri": uri or self.path("checkpoints")}, **more}
+
+    def program(self, steps=20, pause=0.02):
+        return {"name": self.name, "kind": "exec", "world": {"min": 1, "max": 1},
+                "exec": {"command": ["python3", "train.py", str(steps), str(pause)], "dir": self.folder,
+                         "env": {"PYTHONPATH": os.path.join(os.environ["SDTRAIN_SOURCE"], "exec", "client")}},
+                "checkpoint": {"uri": self.path("checkpoints")}}
+
+    def record(self, kind, name):
+        done = subprocess.run(["etcdctl", "--endpoints", self.cluster.etcd, "get", "--print-value-only",
+                               "/sdtrain/dev/%s/%s" % (kind, name)], check=True, text=True, stdout=subprocess.PIPE, timeout=60)
+        return json.loads(done.stdout)
+
+    def verdicts(self, job):
+        return [(r["step"], r["verdict"]) for r in self.record("phases", job["name"]).get("eval_results", [])]
+
+    def test_each_checkpoint_of_a_program(self):
+        job, evaluation = self.program(), self.evaluation()
+        self.cluster.submit(evaluation)  # it waits for the job
+        until(lambda: "which is not there" in self.cluster.status(evaluation)["reason"], "it waits")
+        self.cluster.submit(job)
+        self.cluster.wait(job, "succeeded", timeout=60)
+        self.cluster.wait(evaluation, "succeeded", timeout=60)
+        self.assertEqual(self.lines("done"), ["5", "10", "15", "20"])
+        self.assertEqual(self.verdicts(evaluation), [(n, "done") for n in (5, 10, 15, 20)])
+        self.assertEqual(self.lines("begun")[0], "5 " + self.path("checkpoints/step-5"))
+        status = self.cluster.status(evaluation)
+        self.assertEqual((status["kind"], status["incidents"]), ("eval", []))
+
+    def test_each_checkpoint_of_a_trainer(self):
+        job = self.lab.job(self.name, train__steps=20, checkpoint__every_steps=5, world__min=1, world__max=1)
+        evaluation = self.evaluation({"job": self.name, "every_steps": 10}, uri=job["checkpoint"]["uri"])
+        self.cluster.submit(job)
+        self.cluster.submit(evaluation)
+        self.cluster.wait(evaluation, "succeeded", timeout=90)
+        self.assertEqual(self.verdicts(evaluation), [(10, "done"), (20, "done")])
+        for line in self.lines("begun"):
+            with open(line.split(" ", 1)[1].removeprefix("file://")) as file:
+                self.assertEqual(json.load(file)["step"], int(line.split()[0]))
+
+    def test_it_yields_its_slot(self):
+        self.write("hold")
+        self.write("wait-10")
+        job, evaluation = self.program(pause=0.01), self.evaluation()
+        self.cluster.submit(job)
+        self.cluster.submit(evaluation)
+        until(lambda: len(self.lines("begun")) == 1, "the first evaluation has begun", timeout=60)
+        other = {**self.program(steps=3), "name": self.name + "-other", "priority": -10}
+        other["checkpoint"] = {"uri": self.path("others")}
+        self.cluster.submit(other)
+        self.cluster.wait(other, "succeeded", timeout=60)
+        until(lambda: len(self.lines("begun")) == 2, "the evaluation has begun again", timeout=60)
+        os.unlink(self.path("hold"))
+        os.unlink(self.path("wait-10"))
+        self.cluster.wait(evaluation, "succeeded", timeout=60)
+        self.assertEqual(self.lines("done"), ["5", "10", "15", "20"])
+        self.assertEqual([line.split()[0] for line in self.lines("begun")][:2], ["5", "5"])
+        self.assertEqual(self.cluster.status(job)["generation"], 1)
+        self.assertEqual(self.cluster.status(evaluation)["incidents"], [])
+
+    def test_an_evaluation_that_fails_warns(self):
+        self.write("bad-5")
+        job = self.program(steps=10)
+        evaluation = self.evaluation(recovery={"max_failures_at_same_step": 2})
+        self.cluster.submit(job)
+        self.cluster.submit(evaluation)
+        self.cluster.wait(evaluation, "succeeded", timeout=60)
+        self.assertEqual(self.verdicts(evaluation), [(5, "failed"), (10, "done")])
+        self.assertEqual([line.split()[0] for line in self.lines("begun")], ["5", "5", "10"])
+        (incident,) = self.cluster.status(evaluation)["incidents"]
+        self.assertEqual(self.record("incidents", evaluation["name"] + "-2")["severity"], "warning")
+        self.assertEqual(incident["evidence"], "step 5 of job %s is not evaluated, after 2 tries: exit 75: "
+                         "the images of step 5 are black" % self.name)
+
+    def test_it_is_done_once_though_it_is_killed(self):
+        self.write("hold")
+        job, evaluation = self.program(steps=10), self.evaluation()
+        self.cluster.submit(job)
+        self.cluster.wait(job, "succeeded", timeout=60)
+        self.cluster.submit(evaluation)
+        until(lambda: len(self.lines("begun")) == 1, "it has begun", timeout=60)
+        os.kill(program_of(self.lab, evaluation["name"], 0), signal.SIGKILL)
+        until(lambda: len(self.lines("begun")) == 2, "it has begun again", timeout=60)
+        os.unlink(self.path("hold"))
+        self.cluster.wait(evaluation, "succeeded", timeout=60)
+        self.assertEqual(self.lines("done"), ["5", "10"])
+        self.assertEqual(self.verdicts(evaluation), [(5, "done"), (10, "done")])
+        nodes = json.loads(self.cluster.ctl("node", "list", "-o", "json"))
+        self.assertEqual([node for node in nodes if node.get("strikes")], [])
+
+    def test_refusals(self):
+        job = self.program(steps=1)
+        self.cluster.submit(job)
+        self.cluster.wait(job, "succeeded", timeout=60)
+        evaluation = self.evaluation(uri="/elsewhere")
+        for change, says in (({"checkpoint": {"uri": "/elsewhere"}}, "is not where the checkpoints of job %s lie" % self.name),
+                             ({"of": {"job": self.name + "-eval"}}, "is this job itself")):
+            self.write("job.json", json.dumps({**evaluation, **change}))
+            code, text = self.cluster.ctl_code("job", "start", "-f", self.path("job.json"))
+            self.assertNotEqual(code, 0)
+            self.assertIn(says, text)
+        self.cluster.submit(self.evaluation())
+        self.write("job.json", json.dumps({**evaluation, "name": self.name + "-more", "of": {"job": self.name + "-eval"}}))
+        code, text = self.cluster.ctl_code("job", "start", "-f", self.path("job.json"))
+        self.assertIn("is an evaluation, and has no checkpoints", text)
+        for verb in ("sample", "export", "metrics"):
+            code, text = self.cluster.ctl_code("job", verb, self.name + "-eval", "--out", self.path("out"))
+            self.assertIn('kind: "eval": it has no checkpoints of its own', text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
