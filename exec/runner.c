@@ -138,6 +138,8 @@ static void begin(Runner *r)
         fail(r, EXIT_NEVER_RETRY, err.text);
         return;
     }
+    if (r->job->kind == JOB_EVAL)
+        r->step = 0; /* an evaluation counts its own steps */
     q = runner_find_gpus(r, &err);
     if (q == 0)
         q = runner_make_folder(r, &err);

@@ -140,8 +140,9 @@ static int do_evaluate(void)
     if (strcmp(getenv("SDTRAIN_CHECKPOINT"), "/ckpt/step-7") != 0 ||
         strcmp(getenv("SDTRAIN_STEP"), "7") != 0)
         return 1;
-    report("STEP=8\nCHECKPOINT=/ckpt/step-8");
-    await("REFUSED=8");
+    report("STEP=2\nCHECKPOINT=/ckpt/step-8");
+    await("REFUSED=2");
+    await("LEAVE=");
     return 0;
 }
 

@@ -120,7 +120,7 @@ char *eval_spec(const char *action)
     return memory_format(
         "{\"name\": \"demo\", \"kind\": \"eval\", \"of\": {\"job\": \"other\"}, \"world\": {\"min\": 1, \"max\": 2}, "
         "\"checkpoint\": {\"uri\": \"/ckpt\"}, \"exec\": {\"command\": [\"%s\", \"program\", \"%s\"], "
-        "\"dir\": \"%s\"}}",
+        "\"dir\": \"%s\", \"steps\": 5}}",
         self, action, folder);
 }
 

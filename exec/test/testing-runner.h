@@ -48,7 +48,7 @@ void expect(ChannelType type, ChannelMessage *m);
 void tell(ChannelMessage *m);
 /* Writes a job file with these keys of exec, and of the whole. */
 char *spec(const char *action, const char *more, const char *keys);
-/* Writes a job file of kind "eval". */
+/* Writes a job file of kind "eval", whose evaluations have 5 steps. */
 char *eval_spec(const char *action);
 void assign_rank(char *text, int rank, const char *submission);
 /* Starts a rank and lets it go. */
