@@ -388,9 +388,8 @@ typedef struct EvalResult {
 typedef struct EvalProgress {
     /* Submission of the followed job, whose commits the steps below count; empty: no commit was chosen yet. */
     char submission[SUBMISSION_BYTES];
-    CommitMark
-        present;  /* the commit whose evaluation has begun and has no verdict yet; step 0: none */
-    int64_t step; /* each commit up to this step has its verdict, apart from `present` */
+    CommitMark present; /* the commit whose evaluation has begun, without a verdict; step 0: none */
+    int64_t step;       /* each commit up to this step has its verdict, apart from `present` */
     EvalResult results[RECORD_EVALS_MAX]; /* the newest verdicts, oldest first */
     size_t n_results;
 } EvalProgress;

@@ -65,8 +65,7 @@ typedef struct Job {
 
     struct {
         char job[JOB_NAME_MAX + 1]; /* JOB_EVAL: the job whose checkpoints are evaluated */
-        int64_t
-            every_steps; /* one checkpoint of so many steps is evaluated; 0: only the newest is */
+        int64_t every_steps;        /* one checkpoint of so many steps is; 0: only the newest */
     } of;
 
     struct {
@@ -139,8 +138,7 @@ typedef struct Job {
         int64_t grow_interval_sec;
         /* Generations that end within this time because of the store do not count as failures. */
         int64_t store_patience_sec;
-        /* JOB_EXEC: a world that has run for this time has made progress if the program reports no steps. JOB_EVAL: 0.
-         */
+        /* JOB_EXEC: a world that has run for this time has made progress if the program reports no steps. */
         int64_t progress_sec;
     } recovery;
 

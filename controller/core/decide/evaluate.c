@@ -12,7 +12,6 @@
 #include "controller/core/judge/backoff.h"
 #include "controller/core/judge/spare.h"
 #include "controller/core/state/text-buffer.h"
-#include "controller/core/write/cost.h"
 #include "controller/core/write/incident.h"
 #include "controller/core/write/phase.h"
 #include "controller/core/write/world.h"
@@ -31,15 +30,16 @@ static void add_result(EvalProgress *eval, const EvalResult *result)
 static void give_verdict(const Cluster *c, const CoreJob *job, CommitMark of, EvalVerdict verdict,
                          Decision *d)
 {
-    assert(d->put_phase && of.step > 0);
+    assert(d->put_phase);
     const EvalResult result = {of.step, of.generation, verdict, c->real_usec};
     const EvalProgress *before = &job->phase.eval;
     EvalProgress *eval = &d->phase.eval;
     const bool was_present =
         of.step == before->present.step && of.generation == before->present.generation;
     *eval = eval_progress(c, job);
-    /* Otherwise the followed job was submitted again since the evaluation began: the verdict is about nothing. */
-    if (text_equal(before->submission, eval->submission) || !was_present) {
+    /* Otherwise the followed job was submitted again since the evaluation began, or the record names no commit: the
+     * verdict is about nothing. */
+    if (of.step > 0 && (text_equal(before->submission, eval->submission) || !was_present)) {
         add_result(eval, &result);
         eval->step = MAX(eval->step, of.step);
     }
@@ -55,11 +55,7 @@ bool decide_eval_skipped(const Cluster *c, const CoreJob *job, Decision *d)
     CommitMark skipped;
     if (!eval_find_skipped(c, job, &skipped))
         return false;
-    d->put_phase = true;
-    d->phase = job->phase;
-    d->phase.serial = job_next_serial(c, job);
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
+    decide_same_phase(c, job, d);
     give_verdict(c, job, skipped, EVAL_SKIPPED, d);
     return true;
 }
@@ -108,16 +104,18 @@ bool decide_eval_idle(const Cluster *c, Scratch *s, const CoreJob *job, Decision
     return true;
 }
 
-bool decide_eval_yields(const Cluster *c, const CoreJob *job, Decision *d)
+bool decide_eval_ends(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
-    const CoreJob *heir = eval_find_heir(c, job);
-    if (!heir)
+    const CoreJob *heir = eval_find_heir(c, job), *followed = eval_followed(c, job);
+    const bool is_of_another =
+        followed && !text_equal(job->phase.eval.submission, followed->facts.submission);
+    if (!heir && !is_of_another)
         return false;
     Text t = text_begin(reason, sizeof(reason));
     text_add(&t, "job ");
-    text_add(&t, heir->name);
-    text_add(&t, " has got its slots");
+    text_add(&t, heir ? heir->name : followed->name);
+    text_add(&t, heir ? " has got its slots" : " was submitted again");
     decide_end(c, job, PHASE_PENDING, reason, d);
     return true;
 }

@@ -10,8 +10,8 @@ bool decide_eval_idle(const Cluster *c, Scratch *s, const CoreJob *job, Decision
 bool decide_eval_skipped(const Cluster *c, const CoreJob *job, Decision *d);
 /* Ends a world whose ranks have all finished: the checkpoint is evaluated. Always decides. */
 bool decide_eval_done(const Cluster *c, const CoreJob *job, Decision *d);
-/* Ends a world whose slots another job has got. */
-bool decide_eval_yields(const Cluster *c, const CoreJob *job, Decision *d);
+/* Ends a world whose slots another job has got, or whose checkpoint is of an earlier submission. */
+bool decide_eval_ends(const Cluster *c, const CoreJob *job, Decision *d);
 /* Answers a failure by another try, or by the verdict that the evaluation has failed. No node is to blame. Always
  * decides. */
 bool decide_eval_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *failure,

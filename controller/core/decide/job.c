@@ -282,12 +282,8 @@ static bool decide_mark(const Cluster *c, Scratch *s, const CoreJob *job, Decisi
         (job->phase.committed.generation > 0 &&
          !cluster_due(c, s, job->phase_usec + PERIOD_SEC * USEC_PER_SEC)))
         return false;
-    d->put_phase = true;
-    d->phase = job->phase;
+    decide_same_phase(c, job, d);
     d->phase.committed = checkpoints_mark(&job->checkpoints);
-    d->phase.serial = job_next_serial(c, job);
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
     return true;
 }
 
@@ -391,7 +387,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     assert(phase_is_active(job->phase.phase));
     const WorldEnd end = job_world_end(c, job);
     if (job->facts.is_eval &&
-        (end == WORLD_FINISHED ? decide_eval_done(c, job, d) : decide_eval_yields(c, job, d)))
+        (end == WORLD_FINISHED ? decide_eval_done(c, job, d) : decide_eval_ends(c, job, d)))
         return true;
     if (end == WORLD_FINISHED) {
         char reason[RECORD_TEXT_MAX + 1];

@@ -4,6 +4,8 @@
  * Guarantees: without the setting `prices` nothing is decided here. */
 #include "controller/core/decide/price.h"
 
+#include "controller/core/write/phase.h"
+
 #include "cluster/cost.h"
 
 /* Sums up the prices of the present world's slots. Returns false if this leader has never seen one of the world's
@@ -27,12 +29,8 @@ bool decide_price(const Cluster *c, const CoreJob *job, Decision *d)
     int64_t rate;
     if (!c->config.prices[0] || !rate_of_job(c, job, &rate) || rate == job->phase.cost.rate)
         return false;
-    d->put_phase = true;
-    d->phase = job->phase;
+    decide_same_phase(c, job, d);
     cost_meter_read(&d->phase.cost, c->real_usec, false);
     cost_meter_run(&d->phase.cost, rate, c->real_usec);
-    d->phase.serial = job_next_serial(c, job);
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
     return true;
 }

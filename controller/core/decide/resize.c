@@ -60,13 +60,8 @@ static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
  * If the request stayed open, it would take effect at any later change of the plan. */
 static bool decide_noted(const Cluster *c, const CoreJob *job, Decision *d)
 {
-    assert(!d->put_phase);
-    d->put_phase = true;
-    d->phase = job->phase;
+    decide_same_phase(c, job, d);
     d->phase.tried_revision = job->desired_stamp.mod;
-    d->phase.serial = job_next_serial(c, job);
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
     d->desired_revision = job->desired_stamp.mod;
     return true;
 }
@@ -207,11 +202,7 @@ bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
     if ((!waits && !told) || text_equal(job->phase.reason, why) ||
         !cluster_due(c, s, job->phase_usec + USEC_PER_SEC))
         return false;
-    d->put_phase = true;
-    d->phase = job->phase;
+    decide_same_phase(c, job, d);
     text_copy(d->phase.reason, sizeof(d->phase.reason), why);
-    d->phase.serial = job_next_serial(c, job);
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
     return true;
 }

@@ -2,7 +2,6 @@
 /* evals.c - see evals.h. */
 #include "controller/core/facts/evals.h"
 
-#include "controller/core/facts/jobs.h"
 #include "controller/core/facts/lost.h"
 #include "controller/core/state/text-buffer.h"
 
@@ -41,9 +40,7 @@ static bool is_marked(const CheckpointCommit *commit, CommitMark mark)
 static bool is_due(const CoreJob *job, const CheckpointCommit *commit, int64_t after)
 {
     const int64_t every = job->facts.every_steps;
-    if (commit->struck_out || commit->step <= after)
-        return false;
-    return every == 0 || commit->step / every > after / every;
+    return !commit->struck_out && commit->step / every > after / every;
 }
 
 /* True when the followed job has removed the checkpoint, or the next commit makes its record forget it. */

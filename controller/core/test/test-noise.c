@@ -117,6 +117,8 @@ static void fill_node(Walk *w, NodeRecord *r)
     NODE(w, r->name);
     MACHINE(w, r->machine_id);
     TEXT(w, r->evidence);
+    if (often(w))
+        (void)snprintf(r->features, sizeof(r->features), "%s", FEATURE_PROGRAMS);
     for (size_t i = 0; i < r->n_runs; i++) {
         JOB(w, r->runs[i].job);
         SUBMISSION(w, r->runs[i].submission);
@@ -158,6 +160,11 @@ static void fill_facts(Walk *w, JobFacts *r)
                     .priority = (int)draw(w, 5) - 2,
                     .needs_gpu = draw(w, 4) == 0};
     SUBMISSION(w, r->submission);
+    r->is_program = draw(w, 3) == 0;
+    r->is_eval = r->is_program && draw(w, 2);
+    r->every_steps = often(w) ? (int64_t)draw(w, 3) : number(w);
+    r->keep_last = 2 + (int64_t)draw(w, 4);
+    JOB(w, r->of_job);
     if (!often(w))
         TEXT(w, r->resume_uri);
     if (draw(w, 40) == 0) { /* the job file does not parse: the other fields stay zero */
@@ -200,6 +207,18 @@ static void fill_world(Walk *w, WorldRecord *r, WorldRun runs[NODES])
     TEXT(w, r->reason);
 }
 
+static void fill_eval(Walk *w, EvalProgress *r)
+{
+    *r = (EvalProgress){.present = often(w) ? (CommitMark){0} : MARK(w),
+                        .step = number(w),
+                        .n_results = draw(w, RECORD_EVALS_MAX + 1)};
+    SUBMISSION(w, r->submission);
+    for (size_t i = 0; i < r->n_results; i++)
+        r->results[i] = (EvalResult){.step = (int64_t)i,
+                                     .generation = 1,
+                                     .verdict = (EvalVerdict)(i % EVAL_VERDICTS)};
+}
+
 static void fill_phase(Walk *w, PhaseRecord *r)
 {
     *r = (PhaseRecord){.phase = (JobPhase)draw(w, PHASE_COUNT),
@@ -223,6 +242,7 @@ static void fill_phase(Walk *w, PhaseRecord *r)
                        .cost = {number(w), moment(w), number(w), number(w)}};
     SUBMISSION(w, r->submission);
     TEXT(w, r->reason);
+    fill_eval(w, &r->eval);
     if (draw(w, 2))
         (void)snprintf(r->dies_by, sizeof(r->dies_by), "signal %d", (int)draw(w, 12));
 }

@@ -20,6 +20,16 @@ static void note_shares(const Cluster *c, const CoreJob *job, PhaseRecord *phase
     phase->saving = MIN(job_saving_sec(c, job, step) / sec, 1.0);
 }
 
+void decide_same_phase(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    assert(!d->put_phase && job->used);
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.serial = job_next_serial(c, job);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+}
+
 void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                   Decision *d)
 {

@@ -9,6 +9,8 @@ const char *decide_requested(const char *what, const char *by, char ret[RECORD_T
 /* Writes the phase, guarded by the record that it was derived from. */
 void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                   Decision *d);
+/* Writes the phase as it is, guarded by the record: the caller changes what the job's phase and reason do not show. */
+void decide_same_phase(const Cluster *c, const CoreJob *job, Decision *d);
 /* Writes the phase at the end of a generation, as decide_phase() does; every request that the user has made until now
  * then counts as dealt with. */
 void decide_end(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,

@@ -42,12 +42,10 @@ int program_check_followed(const char *source, const Job *job, const Model *mode
 {
     Error ignored = ERROR_INIT; /* the leader reports errors of that job */
     _cleanup_(job_freep) Job *other = NULL;
-    const ModelJob *followed = NULL;
-    for (size_t i = 0; i < model->n_jobs; i++)
-        if (strcmp(model->jobs[i].name, job->of.job) == 0 && model->jobs[i].has_spec)
-            followed = &model->jobs[i];
-    if (!followed || job_parse_any(followed->name, followed->spec.spec, strlen(followed->spec.spec),
-                                   &other, &ignored) < 0)
+    const ModelJob *followed = model_job(model, job->of.job);
+    if (!followed || !followed->has_spec ||
+        job_parse_any(followed->name, followed->spec.spec, strlen(followed->spec.spec), &other,
+                      &ignored) < 0)
         return 0; /* the evaluation waits for it */
     if (other->kind == JOB_EVAL)
         return error_set(err, -EINVAL, "%s: of.job: %s is an evaluation, and has no checkpoints",
