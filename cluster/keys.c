@@ -27,6 +27,7 @@ static const char *const kind_name[KEY_KINDS] = {
     [KEY_ASKS] = "asks",
     [KEY_LINES] = "lines",
     [KEY_PROGRAMS] = "programs",
+    [KEY_EVALS] = "evals",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);
@@ -79,6 +80,16 @@ const char *key_rendezvous(const char *cluster, const char *job, int64_t generat
                            char ret[KEY_MAX])
 {
     return format(ret, "/sdtrain/%s/rendezvous/%s/%lld", cluster, job, (long long)generation);
+}
+
+const char *key_eval(const char *cluster, const char *job, int64_t step, char ret[KEY_MAX])
+{
+    return format(ret, "/sdtrain/%s/evals/%s/%lld", cluster, job, (long long)step);
+}
+
+const char *key_evals(const char *cluster, const char *job, char ret[KEY_MAX])
+{
+    return format(ret, "/sdtrain/%s/evals/%s/", cluster, job);
 }
 
 const char *key_log(const char *cluster, KeyKind kind, const char *node, const char *id,
@@ -154,6 +165,12 @@ int key_parse_rendezvous(const char *rest, char *ret_job, size_t job_size, int64
     const char *p = take_name(rest, ret_job, job_size);
     p = p ? take_generation(p, ret_generation) : NULL;
     return p && !*p ? 0 : -EINVAL;
+}
+
+int key_parse_eval(const char *rest, char *ret_job, size_t job_size, int64_t *ret_step)
+{
+    return key_parse_rendezvous(rest, ret_job, job_size,
+                                ret_step); /* a step is numbered like a generation */
 }
 
 int key_parse_log(const char *rest, char *ret_node, size_t node_size, char *ret_id, size_t id_size)

@@ -32,6 +32,7 @@ typedef enum KeyKind {
     KEY_ASKS, /* asks and lines have their own prefix: watches of the cluster carry no log text */
     KEY_LINES,
     KEY_PROGRAMS,
+    KEY_EVALS,
     KEY_KINDS,
 } KeyKind;
 
@@ -44,17 +45,22 @@ const char *key_ranks(const char *cluster, const char *job, int64_t generation, 
                       char ret[KEY_MAX]);
 const char *key_rendezvous(const char *cluster, const char *job, int64_t generation,
                            char ret[KEY_MAX]);
+const char *key_eval(const char *cluster, const char *job, int64_t step, char ret[KEY_MAX]);
+/* Returns "/sdtrain/<cluster>/evals/<job>/", the prefix of all evaluations of the job. */
+const char *key_evals(const char *cluster, const char *job, char ret[KEY_MAX]);
 /* kind is KEY_ASKS or KEY_LINES; an empty id gives the prefix of all of the node's keys of this kind. */
 const char *key_log(const char *cluster, KeyKind kind, const char *node, const char *id,
                     char ret[KEY_MAX]);
 
 /* Splits a key of this cluster into its kind and the rest ("a", "job/3/node"), which points into key. */
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest);
-/* These functions parse the rest of a key: "job/3/node" of ranks, "job/3" of a rendezvous, "node/id" of asks and
- * lines. */
+/* These functions parse the rest of a key: "job/3/node" of ranks, "job/3" of a rendezvous or an evaluation, "node/id"
+ * of asks and lines. */
 int key_parse_ranks(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation,
                     char *ret_node, size_t node_size);
 int key_parse_rendezvous(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation);
+/* For tests. */
+int key_parse_eval(const char *rest, char *ret_job, size_t job_size, int64_t *ret_step);
 int key_parse_log(const char *rest, char *ret_node, size_t node_size, char *ret_id, size_t id_size);
 
 /* Checks the name of a cluster, node or job: [a-z0-9]([a-z0-9.-]*[a-z0-9])?, at most 63 characters. */

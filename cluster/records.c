@@ -2,77 +2,17 @@
 /* records.c - the field tables behind records.h. */
 #include "cluster/records.h"
 
-#include "base/json/field-table.h"
 #include "base/slots.h"
 #include "base/text/secret.h"
+#include "cluster/eval-record.h"
 #include "cluster/keys.h"
 #include "cluster/log-records.h"
+#include "cluster/record-fields.h"
 #include "cluster/record-tables.h"
 #include "protocol/job.h"
 #include "protocol/train-stage.h"
 
 #include <string.h>
-
-/* A table has one line per field. The JSON key is usually the member's name. */
-#define AT(T, member) .offset = offsetof(T, member)
-#define SIZE_OF(T, member) sizeof(((T *)NULL)->member)
-#define TEXT(T, key, member, how)                                                                  \
-    {                                                                                              \
-        .name = key, .type = FIELD_TEXT, .need = how, AT(T, member), .size = SIZE_OF(T, member)    \
-    }
-#define STRING(T, key, member, how)                                                                \
-    {                                                                                              \
-        .name = key, .type = FIELD_STRING, .need = how, AT(T, member)                              \
-    }
-#define INT(T, key, member, how, lo, hi)                                                           \
-    {                                                                                              \
-        .name = key, .type = FIELD_INT, .need = how, AT(T, member), .min = lo, .max = hi           \
-    }
-#define INT64(T, key, member, how)                                                                 \
-    {                                                                                              \
-        .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = INT64_MAX   \
-    }
-/* The bound of numbers that programs add to. It leaves room, so that an addition cannot overflow. */
-#define COUNT_MAX (INT64_MAX / 2)
-#define COUNT(T, key, member, how)                                                                 \
-    {                                                                                              \
-        .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = COUNT_MAX   \
-    }
-#define DOUBLE(T, key, member)                                                                     \
-    {                                                                                              \
-        .name = key, .type = FIELD_DOUBLE, .need = JSON_OPTIONAL, AT(T, member)                    \
-    }
-#define BOOL(T, key, member)                                                                       \
-    {                                                                                              \
-        .name = key, .type = FIELD_BOOL, .need = JSON_OPTIONAL, AT(T, member)                      \
-    }
-#define HASH(T, key, member)                                                                       \
-    {                                                                                              \
-        .name = key, .type = FIELD_HASH, .need = JSON_OPTIONAL, AT(T, member)                      \
-    }
-#define SLOTS(T, key, member, how)                                                                 \
-    {                                                                                              \
-        .name = key, .type = FIELD_SLOTS, .need = how, AT(T, member)                               \
-    }
-#define CHOICE(T, key, member, how, words)                                                         \
-    {                                                                                              \
-        .name = key, .type = FIELD_CHOICE, .need = how, AT(T, member), .names = words,             \
-        .n_names = ELEMENTSOF(words)                                                               \
-    }
-#define OBJECT(T, key, member, how, table)                                                         \
-    {                                                                                              \
-        .name = key, .type = FIELD_OBJECT, .need = how, AT(T, member), .fields = table,            \
-        .n_fields = ELEMENTSOF(table)                                                              \
-    }
-#define ELEMENTS(T, kind, key, member, count, how, E, table, most, id)                             \
-    {                                                                                              \
-        .name = key, .type = kind, .need = how, AT(T, member), .count_offset = offsetof(T, count), \
-        .size = most, .fields = table, .n_fields = ELEMENTSOF(table), .element_bytes = sizeof(E),  \
-        .identity = id                                                                             \
-    }
-
-#define NEEDED JSON_REQUIRED
-#define MAYBE JSON_OPTIONAL
 
 _Static_assert(sizeof(NodeState) == sizeof(int), "FIELD_CHOICE writes an int");
 
@@ -297,6 +237,31 @@ static const Field eval_result_fields[] = {
     COUNT(EvalResult, "generation", generation, NEEDED),
     CHOICE(EvalResult, "verdict", verdict, NEEDED, eval_verdict_names),
     INT64(EvalResult, "at_usec", at_usec, MAYBE),
+};
+
+static const Field eval_number_fields[] = {
+    TEXT(EvalNumber, "name", name, NEEDED),
+    DOUBLE(EvalNumber, "value", value),
+};
+
+static const Field eval_artifact_fields[] = {
+    TEXT(EvalArtifact, "name", name, NEEDED),
+    TEXT(EvalArtifact, "uri", uri, NEEDED),
+};
+
+static const Field eval_fields[] = {
+    COUNT(EvalRecord, "step", step, NEEDED),
+    TEXT(EvalRecord, "uri", uri, NEEDED),
+    HASH(EvalRecord, "hash", hash),
+    ELEMENTS(EvalRecord, FIELD_ARRAY, "numbers", results.numbers, results.n_numbers, MAYBE,
+             EvalNumber, eval_number_fields, EVAL_NUMBERS_MAX, "name"),
+    ELEMENTS(EvalRecord, FIELD_ARRAY, "artifacts", results.artifacts, results.n_artifacts, MAYBE,
+             EvalArtifact, eval_artifact_fields, EVAL_ARTIFACTS_MAX, "name"),
+    TEXT(EvalRecord, "text", results.text, MAYBE),
+    DOUBLE(EvalRecord, "seconds", results.seconds),
+    TEXT(EvalRecord, "node", node, MAYBE),
+    INT64(EvalRecord, "at_usec", at_usec, MAYBE),
+    TEXT(EvalRecord, "submission", submission, MAYBE),
 };
 
 static const Field phase_fields[] = {
@@ -555,6 +520,7 @@ const RecordTable record_tables[] = {
     {"rendezvous", rendezvous_fields, ELEMENTSOF(rendezvous_fields)},
     {"checkpoints", checkpoints_fields, ELEMENTSOF(checkpoints_fields)},
     {"progress", progress_fields, ELEMENTSOF(progress_fields)},
+    {"evals", eval_fields, ELEMENTSOF(eval_fields)},
     {"incidents", incident_fields, ELEMENTSOF(incident_fields)},
     {"alerts", alert_fields, ELEMENTSOF(alert_fields)},
     {"requests", request_fields, ELEMENTSOF(request_fields)},
@@ -659,6 +625,7 @@ DEFINE_RECORD(RanksRecord, ranks_record, ranks_fields, unchecked)
 DEFINE_RECORD(RendezvousRecord, rendezvous_record, rendezvous_fields, unchecked)
 DEFINE_RECORD(CheckpointsRecord, checkpoints_record, checkpoints_fields, unchecked)
 DEFINE_RECORD(ProgressRecord, progress_record, progress_fields, unchecked)
+DEFINE_RECORD(EvalRecord, eval_record, eval_fields, unchecked)
 DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
 DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* runner-internal.h - what the parts of a runner share: runner.c (its life), runner-start.c (what is looked at before
- * the world goes), runner-reports.c (reports of the program, and requests to it) and runner-standstill.c (a program
- * that hangs).
+ * the world goes), runner-reports.c (reports of the program, and requests to it), runner-results.c (results of an
+ * evaluation) and runner-standstill.c (a program that hangs).
  *
  * Ownership: runner_run() owns the Runner. Errors: -errno with a text. Threads: one.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -35,7 +35,8 @@ typedef enum RunnerState {
     SETS_UP,
     AWAITS_GO,
     RUNS,
-    DRAINS, /* the program has ended, and its output may not be written yet */
+    DRAINS,         /* the program has ended, and its output may not be written yet */
+    AWAITS_RESULTS, /* of an evaluation: sdtraind puts them into etcd */
     OVER,
 } RunnerState;
 
@@ -63,7 +64,8 @@ typedef struct Runner {
     Command command; /* the setup, or the program */
     Output output;
     ReportSocket socket;
-    uint64_t state_usec; /* when the state began */
+    uint64_t state_usec;   /* when the state began */
+    uint64_t started_usec; /* when the program started */
 
     int64_t step;
     TrainStage stage;
@@ -76,6 +78,7 @@ typedef struct Runner {
     uint64_t samples_usec;  /* when they were reported; 0: never */
     double samples_per_sec; /* 0: not known */
     double loss;            /* found in the output before its step */
+    EvalResults results;    /* rank 0 of an evaluation */
     int64_t registered;     /* step of the checkpoint that waits for its verdict; -1: none */
     bool polls;             /* the program looks for LEAVE by itself, so no signal need tell it */
     bool is_leaving, has_finished, is_fenced;
@@ -134,10 +137,19 @@ int runner_hold_port(Runner *r, Error *err);
 
 void runner_take_packet(void *userdata, const char *packet, size_t n);
 void runner_take_pattern(void *userdata, OutputNumber kind, const char *number);
+bool runner_may_log(Runner *r);
 /* Logs how many lines were not logged, if there are any. */
 void runner_note_unlogged(Runner *r);
 /* Sends the request to leave to connections that have not got it. */
 void runner_send_leave(Runner *r, uint64_t now_usec);
+
+/* ---- results of an evaluation ---- */
+
+void runner_take_results(Runner *r, const EvalResults *of);
+/* Notes a text for people, which the results have. */
+void runner_take_status(Runner *r, const char *status);
+/* Sends the results to sdtraind. Returns false if there is nothing to send, or nobody to send it to. */
+bool runner_send_results(Runner *r);
 
 /* ---- a program that hangs ---- */
 

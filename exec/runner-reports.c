@@ -131,7 +131,7 @@ void runner_note_unlogged(Runner *r)
 }
 
 /* Returns whether a line about a report may be logged: a program may report without end. */
-static bool may_log(Runner *r)
+bool runner_may_log(Runner *r)
 {
     const uint64_t now_usec = clock_boottime_usec();
     if (now_usec >= r->lines_usec + USEC_PER_SEC) {
@@ -152,7 +152,7 @@ static void refuse_checkpoint(Runner *r, const ExecReport *of, int64_t step, con
     char uri[EXEC_REGISTERED_MAX], text[64];
     (void)snprintf(uri, sizeof(uri), "%s", of->checkpoint);
     secret_set_take_out(&r->masked, uri);
-    if (may_log(r))
+    if (runner_may_log(r))
         log_warning("CHECKPOINT=%s is refused: %s", uri, why);
     (void)snprintf(text, sizeof(text), "REFUSED=%lld\n", (long long)step);
     report_socket_send(&r->socket, text);
@@ -193,7 +193,11 @@ static void take_report(Runner *r, const ExecReport *of)
         report_step(r, of);
     if (of->has & EXEC_KEY_CHECKPOINT)
         register_checkpoint(r, of);
-    if (of->has & EXEC_KEY_STATUS && may_log(r))
+    if (of->has & (EXEC_KEY_RESULT | EXEC_KEY_ARTIFACT))
+        runner_take_results(r, &of->results);
+    if (of->has & EXEC_KEY_STATUS)
+        runner_take_status(r, of->status);
+    if (of->has & EXEC_KEY_STATUS && runner_may_log(r))
         log_info("the program reports: %s", of->status);
     if (of->has & EXEC_KEY_FINISHED)
         r->has_finished = true;

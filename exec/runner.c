@@ -26,6 +26,7 @@ enum {
     DRAIN_MSEC = 1000,    /* for output that is left when the program has ended */
     KILL_MSEC = 200,      /* for the program to be dead after this process */
     SURVIVES_MSEC = 5000, /* a program that lives so long after SIGKILL does not end */
+    RESULTS_SEC = 600,    /* for sdtraind to put results into etcd */
     SETUP_POLL_MSEC = 50, /* between two tries to get the lock of the setup */
 };
 
@@ -187,7 +188,7 @@ static void go(Runner *r, const char *address)
         return;
     }
     set_state(r, RUNS);
-    r->sign_usec = r->state_usec;
+    r->started_usec = r->sign_usec = r->state_usec;
     log_info("the program runs as process %d", (int)r->command.pid);
     /* With exec.notify rank 0 says when it runs, and startup_sec of the node bounds the time until then. */
     runner_set_stage(r, r->job->exec.notify && runner_is_rank0(r) ? STAGE_JOINING : STAGE_RUNNING);
@@ -241,6 +242,24 @@ static void give_up_setup(Runner *r, const char *why)
     fail(r, -SIGKILL, why);
 }
 
+static void say_done(Runner *r, bool finished)
+{
+    ChannelMessage m = {.type = CHANNEL_DONE, .step = r->step};
+    (void)snprintf(m.end, sizeof(m.end), "%s", finished ? "finished" : "left");
+    (void)runner_send(r, &m);
+    r->code = EXIT_DONE;
+    set_state(r, OVER);
+}
+
+/* The evaluation has ended once its results are in etcd: its verdict may follow at once. */
+static void end_results(Runner *r, bool are_written)
+{
+    if (are_written)
+        say_done(r, true);
+    else
+        fail(r, EXIT_RETRY, "the results of the evaluation were not written into etcd");
+}
+
 static void take_message(Runner *r, const ChannelMessage *m)
 {
     char text[64];
@@ -266,6 +285,10 @@ static void take_message(Runner *r, const ChannelMessage *m)
         break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
+        if (r->state == AWAITS_RESULTS) {
+            end_results(r, m->type == CHANNEL_COMMITTED);
+            break;
+        }
         r->registered = -1;
         (void)snprintf(text, sizeof(text), "%s=%lld\n",
                        m->type == CHANNEL_COMMITTED ? "COMMITTED" : "REFUSED", (long long)m->step);
@@ -344,12 +367,11 @@ static void end_program(Runner *r)
         return;
     }
     const bool finished = has_reached_end(r) || (verdict.code == EXIT_DONE && !r->is_leaving);
-    ChannelMessage m = {.type = CHANNEL_DONE, .step = r->step};
-    (void)snprintf(m.end, sizeof(m.end), "%s", finished ? "finished" : "left");
     runner_flush_news(r);
-    (void)runner_send(r, &m);
-    r->code = EXIT_DONE;
-    set_state(r, OVER);
+    if (finished && runner_send_results(r))
+        set_state(r, AWAITS_RESULTS);
+    else
+        say_done(r, finished);
 }
 
 /* A program that survives SIGKILL waits for a driver or a disk. This runner ends then, and sdtraind finds that the slot
@@ -407,6 +429,12 @@ static int serve_times(Runner *r)
         if (now_usec >= r->state_usec + DRAIN_MSEC * USEC_PER_MSEC)
             end_program(r);
         due_usec = MIN(due_usec, r->state_usec + DRAIN_MSEC * USEC_PER_MSEC);
+    }
+    if (r->state == AWAITS_RESULTS) {
+        const uint64_t end_usec = r->state_usec + RESULTS_SEC * USEC_PER_SEC;
+        if (now_usec >= end_usec)
+            end_results(r, false);
+        due_usec = MIN(due_usec, end_usec);
     }
     if (r->state == SETS_UP && r->command.pid == 0) {
         Error err = ERROR_INIT;

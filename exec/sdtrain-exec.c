@@ -329,7 +329,8 @@ static int verb_say(int argc, char **argv)
             "usage: sdtrain-exec say KEY=VALUE...\n\n"
             "Reports to sdtrain what the program of a job does, from a shell script: READY=1, STEP=, LOSS=,\n"
             "GRAD_NORM=, LR=, SAMPLES=, STAGE=data|compute|collective|save, CHECKPOINT=URI (rank 0), STATUS=,\n"
-            "WATCHDOG=1, EXTEND=SECONDS, FINISHED=1, POLLS=1. Does nothing where SDTRAIN_SOCKET is not set.\n\n"
+            "WATCHDOG=1, EXTEND=SECONDS, FINISHED=1, POLLS=1; in an evaluation RESULT=NAME=NUMBER and\n"
+            "ARTIFACT=NAME=URI (rank 0). Does nothing where SDTRAIN_SOCKET is not set.\n\n"
             "Examples:\n"
             "  sdtrain-exec say STEP=100 LOSS=0.25\n\n"
             "Exit codes: 0 sent, or nobody listens; 1 not sent; 2 usage.\n");

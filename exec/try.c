@@ -153,6 +153,17 @@ static void commit(TryRank *rank, const ChannelMessage *m)
     send_to(rank, &answer);
 }
 
+static void print_results(TryRank *rank, const ChannelMessage *m)
+{
+    const EvalResults *results = &m->results;
+    for (size_t i = 0; i < results->n_numbers; i++)
+        log_info("result %s: %.9g", results->numbers[i].name, results->numbers[i].value);
+    for (size_t i = 0; i < results->n_artifacts; i++)
+        log_info("artifact %s: %s", results->artifacts[i].name, results->artifacts[i].uri);
+    ChannelMessage answer = {.type = CHANNEL_COMMITTED, .step = m->step};
+    send_to(rank, &answer);
+}
+
 static void take(TryRank *rank, const ChannelMessage *m)
 {
     Try *t = rank->of;
@@ -174,6 +185,9 @@ static void take(TryRank *rank, const ChannelMessage *m)
         break;
     case CHANNEL_SAVED:
         commit(rank, m);
+        break;
+    case CHANNEL_RESULTS:
+        print_results(rank, m);
         break;
     case CHANNEL_ERROR:
         rank->has_reported = true;

@@ -16,6 +16,8 @@ typedef enum KeyType {
     KEY_STAGE,
     KEY_SIGNAL,
     KEY_TEXT,
+    KEY_RESULT,   /* name=number; may be there several times */
+    KEY_ARTIFACT, /* name=URI */
 } KeyType;
 
 static const struct Key {
@@ -40,6 +42,8 @@ static const struct Key {
     {"FINISHED", KEY_YES, EXEC_KEY_FINISHED, 0, 0, 0},
     {"POLLS", KEY_YES, EXEC_KEY_POLLS, 0, 0, 0},
     {"STACKS", KEY_SIGNAL, EXEC_KEY_STACKS, MEMBER(stacks_signal), 0},
+    {"RESULT", KEY_RESULT, EXEC_KEY_RESULT, MEMBER(results), 0},
+    {"ARTIFACT", KEY_ARTIFACT, EXEC_KEY_ARTIFACT, MEMBER(results), 0},
 };
 
 static const struct {
@@ -110,6 +114,43 @@ static int take_text(const struct Key *key, const char *value, void *ret, Error 
     return 0;
 }
 
+static int add_number(EvalResults *ret, const char *name, const char *value)
+{
+    char *end;
+    const double number = strtod(value, &end);
+    return end == value || *end ? -EINVAL : eval_results_add_number(ret, name, number);
+}
+
+static int add_artifact(EvalResults *ret, const char *name, const char *value)
+{
+    char uri[EVAL_URI_MAX + 1];
+    if (snprintf(uri, sizeof(uri), "%s", value) >= (int)sizeof(uri))
+        return -EINVAL;
+    printable_repair(uri);
+    printable_make(uri);
+    return eval_results_add_artifact(ret, name, uri);
+}
+
+static int take_result(const struct Key *key, const char *value, EvalResults *ret, Error *err)
+{
+    char name[EVAL_NAME_MAX + 2]; /* a longer name is refused, cut to that length, too */
+    const char *rest = strchr(value, '=');
+    const bool is_number = key->type == KEY_RESULT;
+    if (!rest)
+        return error_set(err, -EINVAL, "%s=%.40s: expected %s", key->name, value,
+                         is_number ? "name=number" : "name=URI");
+    (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(rest - value, (ptrdiff_t)sizeof(name)),
+                   value);
+    int r = is_number ? add_number(ret, name, rest + 1) : add_artifact(ret, name, rest + 1);
+    if (r == -ENOSPC)
+        return error_set(err, -EINVAL, "%s=%.40s: there may be %d names", key->name, value,
+                         is_number ? EVAL_NUMBERS_MAX : EVAL_ARTIFACTS_MAX);
+    if (r < 0)
+        return error_set(err, -EINVAL, "%s=%.40s: expected %s", key->name, value,
+                         is_number ? "name=number" : "name=URI");
+    return 0;
+}
+
 static int take_value(const struct Key *key, const char *value, ExecReport *report, Error *err)
 {
     void *ret = (char *)report + key->offset;
@@ -126,6 +167,9 @@ static int take_value(const struct Key *key, const char *value, ExecReport *repo
         return take_stage(key, value, ret, err);
     case KEY_SIGNAL:
         return take_signal(key, value, ret, err);
+    case KEY_RESULT:
+    case KEY_ARTIFACT:
+        return take_result(key, value, ret, err);
     default:
         return take_text(key, value, ret, err);
     }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "protocol/eval-results.h"
 #include "protocol/train-stage.h"
 
 enum { EXEC_PACKET_MAX = 4096, EXEC_REGISTERED_MAX = 512, EXEC_STATUS_MAX = 128 };
@@ -30,6 +31,8 @@ typedef enum ExecKey {
     EXEC_KEY_FINISHED = 1 << 11,
     EXEC_KEY_POLLS = 1 << 12,
     EXEC_KEY_STACKS = 1 << 13,
+    EXEC_KEY_RESULT = 1 << 14,
+    EXEC_KEY_ARTIFACT = 1 << 15,
 } ExecKey;
 
 typedef struct ExecReport {
@@ -41,7 +44,8 @@ typedef struct ExecReport {
     char checkpoint[EXEC_REGISTERED_MAX]; /* URI of a checkpoint that is durable */
     char status[EXEC_STATUS_MAX];
     int extend_sec;
-    int stacks_signal; /* the process that reports prints its stacks when it gets this signal */
+    int stacks_signal;   /* the process that reports prints its stacks when it gets this signal */
+    EvalResults results; /* the numbers and artifacts of this packet */
 } ExecReport;
 
 /* Parses a packet of n bytes. The error is that of the first bad line. */

@@ -3,13 +3,15 @@
 #include "protocol/channel.h"
 
 #include "base/json/field-table.h"
-#include "protocol/channel-fields.h"
 
 #include <string.h>
 
-static const char *const type_name[CHANNEL_TYPES] = {
-    "assign",     "go",    "alive", "checkpoint", "stop",  "committed", "refused", "hung", "hello",
-    "rendezvous", "ready", "stage", "step",       "saved", "error",     "done",    "found"};
+static const char *const type_name[CHANNEL_TYPES] = {"assign",     "go",    "alive",
+                                                     "checkpoint", "stop",  "committed",
+                                                     "refused",    "hung",  "hello",
+                                                     "rendezvous", "ready", "stage",
+                                                     "step",       "saved", "error",
+                                                     "done",       "found", "results"};
 
 const char *channel_type_name(ChannelType type)
 {
@@ -41,17 +43,57 @@ typedef struct ChannelFieldRow {
          .size = sizeof(((ChannelMessage *)NULL)->member)},                                        \
             types_                                                                                 \
     }
+#define LIST(key, member, count, table, most, types_)                                              \
+    {                                                                                              \
+        {.name = key,                                                                              \
+         .type = FIELD_ARRAY,                                                                      \
+         .need = JSON_REQUIRED,                                                                    \
+         .offset = offsetof(ChannelMessage, member),                                               \
+         .size = most,                                                                             \
+         .fields = table,                                                                          \
+         .n_fields = ELEMENTSOF(table),                                                            \
+         .element_bytes = sizeof(((ChannelMessage *)NULL)->member[0]),                             \
+         .count_offset = offsetof(ChannelMessage, count)},                                         \
+            types_                                                                                 \
+    }
 #define FIELD(n, kind, types) ROW(#n, n, kind, JSON_REQUIRED, types)
 /* A field that older programs do not send. If the field is missing, its member is 0. */
 #define NEWER(n, member, kind, types) ROW(#n, member, kind, JSON_OPTIONAL, types)
 #define T(t) (1u << CHANNEL_##t)
 #define ASSIGN(n, kind, how) ROW(#n, assign.n, kind, how, T(ASSIGN))
 
+static const Field eval_number_fields[] = {
+    {.name = "name",
+     .type = FIELD_TEXT,
+     .need = JSON_REQUIRED,
+     .offset = offsetof(EvalNumber, name),
+     .size = sizeof(((EvalNumber *)NULL)->name)},
+    {.name = "value",
+     .type = FIELD_LOSS,
+     .need = JSON_REQUIRED,
+     .offset = offsetof(EvalNumber, value)},
+};
+
+static const Field eval_artifact_fields[] = {
+    {.name = "name",
+     .type = FIELD_TEXT,
+     .need = JSON_REQUIRED,
+     .offset = offsetof(EvalArtifact, name),
+     .size = sizeof(((EvalArtifact *)NULL)->name)},
+    {.name = "uri",
+     .type = FIELD_TEXT,
+     .need = JSON_REQUIRED,
+     .offset = offsetof(EvalArtifact, uri),
+     .size = sizeof(((EvalArtifact *)NULL)->uri)},
+};
+
+_Static_assert(sizeof(EvalResults) <= sizeof(ChannelAssign), "{0} clears the whole union");
+
 static const ChannelFieldRow rows[] = {
     FIELD(generation, INT64, ~T(HELLO)),
     FIELD(step, INT64,
           T(CHECKPOINT) | T(COMMITTED) | T(REFUSED) | T(STAGE) | T(STEP) | T(SAVED) | T(ERROR) |
-              T(DONE) | T(READY) | T(FOUND)),
+              T(DONE) | T(READY) | T(FOUND) | T(RESULTS)),
     ASSIGN(rank, INT, JSON_REQUIRED),
     ASSIGN(world_size, INT, JSON_REQUIRED),
     ASSIGN(job, TEXT, JSON_REQUIRED),
@@ -117,6 +159,12 @@ static const ChannelFieldRow rows[] = {
     NEWER(hung, hung, BOOL, T(ERROR)),
     NEWER(stuck, stuck, BOOL, T(ERROR)),
     FIELD(text, TEXT, T(ERROR) | T(HUNG)),
+    LIST("numbers", results.numbers, results.n_numbers, eval_number_fields, EVAL_NUMBERS_MAX,
+         T(RESULTS)),
+    LIST("artifacts", results.artifacts, results.n_artifacts, eval_artifact_fields,
+         EVAL_ARTIFACTS_MAX, T(RESULTS)),
+    ROW("text", results.text, TEXT, JSON_REQUIRED, T(RESULTS)),
+    ROW("seconds", results.seconds, DOUBLE, JSON_REQUIRED, T(RESULTS)),
     ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
 
@@ -134,7 +182,7 @@ bool channel_field(size_t i, ChannelField *ret)
     static const char *const words[] = {
         [FIELD_VERBATIM] = "text", [FIELD_STRING] = "text", [FIELD_INT] = "integer",
         [FIELD_INT64] = "integer", [FIELD_LOSS] = "number", [FIELD_BOOL] = "true, false",
-        [FIELD_CHOICE] = "stage",  [FIELD_HASH] = "hash",
+        [FIELD_CHOICE] = "stage",  [FIELD_HASH] = "hash",   [FIELD_ARRAY] = "list",
     };
     size_t at = 0;
     for (size_t n = 0; at < ELEMENTSOF(rows); at++)

@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/number/hash.h"
+#include "protocol/eval-results.h"
 #include "protocol/train-stage.h"
 
 enum {
@@ -64,6 +65,9 @@ typedef enum ChannelType {
     /* From rank 0 if assign.find requests a search: one checkpoint per message, the oldest first. The last message is
      * answered by committed or refused. */
     CHANNEL_FOUND,
+    /* From rank 0 of an evaluation whose program has ended with 0: what the program has reported. Answered by committed
+     * or refused. */
+    CHANNEL_RESULTS,
     CHANNEL_TYPES,
 } ChannelType;
 
@@ -107,7 +111,7 @@ typedef struct ChannelMessage {
     ChannelType type;
     int64_t generation; /* in messages of all types except hello */
     /* The step that the message is about. Types: checkpoint, committed, refused, ready, stage, step, saved, error,
-     * done, found. */
+     * done, found, results. */
     int64_t step;
 
     union {
@@ -177,6 +181,8 @@ typedef struct ChannelMessage {
             int64_t saved_bytes;   /* saved: bytes that all ranks have saved */
             ChannelStoreUse store; /* saved: requests to the checkpoints' store */
         };
+
+        EvalResults results; /* fields of results */
     };
 } ChannelMessage;
 
@@ -192,3 +198,14 @@ void channel_message_clear(ChannelMessage *message);
 /* Refuses the text of a job file that is too long for assign, with -EMSGSIZE. source: name of the file in errors. */
 int channel_check_spec(const char *source, const char *spec, Error *err);
 const char *channel_type_name(ChannelType type);
+
+/* ---- for the documents ---- */
+
+typedef struct ChannelField {
+    const char *name, *kind;
+    unsigned types; /* the message types with this field, one bit per ChannelType */
+    bool newer;     /* may be missing: older versions do not send it */
+} ChannelField;
+
+/* For the documents: gets field number i of the table in channel.c. Returns false after the last field. */
+bool channel_field(size_t i, ChannelField *ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-records.c - any bytes as any kind of record: decoding refuses them with an error text, or the record can be
  * encoded and decoded again. */
+#include "cluster/eval-record.h"
 #include "cluster/keys.h"
 #include "cluster/log-records.h"
 
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
-    switch (data[0] == 17 ? 17 : data[0] % 17) {
+    switch (data[0] == 17 || data[0] == 18 ? data[0] : data[0] % 17) {
     case 0:
         TRY(NodeRecord, node_record);
         break;
@@ -79,6 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 17:
         TRY(ProgramRecord, program_record);
+        break;
+    case 18:
+        TRY(EvalRecord, eval_record);
         break;
     default:
         TRY(RequestRecord, request_record);

@@ -2,8 +2,10 @@
 /* test-records.c - keys and records: a record that is encoded and decoded again is unchanged. */
 
 #include "base/json/json.h"
+
 #include "base/slots.h"
 #include "base/test/testing.h"
+#include "cluster/eval-record.h"
 #include "cluster/keys.h"
 #include "cluster/log-records.h"
 
@@ -219,6 +221,19 @@ static void a_phase_survives_a_round_trip(void **state)
                              {10, 1, EVAL_DONE, 13}},
                  .n_results = 3}};
     ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
+    EvalRecord eval = {.step = 40,
+                       .uri = "s3://b/step-40",
+                       .hash = {1, 2},
+                       .results = {.numbers = {{"fid", 12.5}, {"clip", -0.25}},
+                                   .n_numbers = 2,
+                                   .artifacts = {{"grid", "s3://b/grid.png"}},
+                                   .n_artifacts = 1,
+                                   .text = "all well",
+                                   .seconds = 61.5},
+                       .node = "n1",
+                       .at_usec = 9,
+                       .submission = "00112233445566778899aabbccddeeff"};
+    ASSERT_ROUND_TRIP(EvalRecord, eval_record, &eval);
 }
 
 static void every_record_survives_a_round_trip(void **state)

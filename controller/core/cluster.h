@@ -178,7 +178,10 @@ typedef struct Decision {
     int64_t incident_revision;
 
     int64_t remove_generation; /* generation whose ranks/ and rendezvous/ are removed; 0: none */
-    bool remove_job;           /* every record of the job is removed */
+    /* With put_phase: step of the evaluation whose record is removed; 0: none. remove_evals: all of them are. */
+    int64_t remove_eval;
+    bool remove_evals;
+    bool remove_job; /* every record of the job is removed */
     char remove_incident[RECORD_INCIDENT_MAX +
                          1]; /* id of an incident to remove with its alert; empty: none */
     bool put_request, remove_request;

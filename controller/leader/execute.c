@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 18 + DECISION_CORDONS_MAX };
+enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 20 + DECISION_CORDONS_MAX };
 
 /* A transaction under construction; owns its keys and values. */
 typedef struct Draft {
@@ -182,6 +182,18 @@ static void remove_generation(Draft *draft, const char *job, int64_t generation)
     add_op(draft, ETCD_DELETE, key_rendezvous(draft->target->cluster, job, generation, key), NULL);
 }
 
+/* Removes the record of one evaluation, or of all (step 0). */
+static void remove_evals(Draft *draft, const char *job, int64_t step)
+{
+    char *key = new_key(draft);
+    if (rights_leave_out(draft->target->rights, KEY_EVALS))
+        return; /* they stay, and are written over */
+    if (step > 0)
+        add_op(draft, ETCD_DELETE, key_eval(draft->target->cluster, job, step, key), NULL);
+    else
+        add_op(draft, ETCD_DELETE_PREFIX, key_evals(draft->target->cluster, job, key), NULL);
+}
+
 static void remove_job(Draft *draft, const char *job)
 {
     static const KeyKind single[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
@@ -195,6 +207,7 @@ static void remove_job(Draft *draft, const char *job)
         add_op(draft, ETCD_DELETE, key_for(draft, KEY_SECRETS, job), NULL);
     for (size_t i = 0; i < ELEMENTSOF(many); i++)
         add_op(draft, ETCD_DELETE_PREFIX, key_for(draft, many[i], folder), NULL);
+    remove_evals(draft, job, 0);
 }
 
 int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, void *userdata,
@@ -223,6 +236,8 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
     put_request(draft, d);
     if (d->remove_generation)
         remove_generation(draft, d->job, d->remove_generation);
+    if (d->remove_eval || d->remove_evals)
+        remove_evals(draft, d->job, d->remove_evals ? 0 : d->remove_eval);
     if (d->remove_job)
         remove_job(draft, d->job);
     r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,

@@ -12,6 +12,7 @@ enum { TICKS_A_LOOK = 5 }; /* ticks of two seconds between two requests */
  * the first version. A kind of a later version gets a line here, and execute() checks its right. */
 static const char *const without[KEY_KINDS] = {
     [KEY_SECRETS] = "worlds get no secret, so that their ranks prove nothing to each other",
+    [KEY_EVALS] = "results of evaluations stay when their job goes",
     [KEY_ALERTS] = "nobody is paged, since what was told could not be noted",
 };
 

@@ -4,6 +4,7 @@
 #include "daemon/test/testing-machine.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
+#include "daemon/world/trainer-messages.h"
 #include "protocol/exit-code.h"
 
 #include <signal.h>
@@ -227,6 +228,36 @@ static void another_program_is_not_run(_unused_ void **state)
     pass(USEC_PER_SEC);
     answer_all();
     assert_int_equal(home.trainers[0].n_told[CHANNEL_ASSIGN], 1);
+}
+
+/* The results of an evaluation are in etcd before its rank is answered, once, whatever etcd's answers do. */
+static void results_are_written_under_the_worlds_guard(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    EvalRecord record;
+    Error err = ERROR_INIT;
+    run_world();
+    const ChannelMessage m = {.type = CHANNEL_RESULTS,
+                              .step = RESUMED,
+                              .results = {.numbers = {{"fid", 12.5}},
+                                          .n_numbers = 1,
+                                          .seconds = 3}};
+    (void)key_eval("lab", "a", RESUMED, key);
+    trainer_messages_take(w.slots.of[2], &m);
+    answer_all();
+    assert_null(find(key)); /* rank 1 has none */
+    trainer_messages_take(w.slots.of[0], &m);
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_COMMITTED], 0);
+    answer_all();
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_COMMITTED], 1);
+    const char *text = find(key)->value;
+    assert_int_equal(eval_record_decode(key, text, strlen(text), &record, &err), 0);
+    assert_int_equal(record.step, RESUMED);
+    assert_string_equal(record.uri, "file:///c/40");
+    assert_string_equal(record.node, "n1");
+    assert_string_equal(record.submission, SUBMISSION);
+    assert_true(record.results.numbers[0].value == 12.5 && record.results.seconds == 3);
+    eval_record_clear(&record);
 }
 
 /* A program that stays away ends the job with its reason, and not as a hang of some node. */
@@ -522,6 +553,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(ranks_get_the_program),
         CASE(another_program_is_not_run),
+        CASE(results_are_written_under_the_worlds_guard),
         CASE(a_program_that_is_nowhere_is_named),
         CASE(a_program_of_another_user_has_a_host),
         CASE(a_host_that_starts_nothing_is_a_rank_that_ended),

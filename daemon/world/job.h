@@ -19,6 +19,7 @@
 
 #include "cluster/records.h"
 #include "daemon/world/commit.h"
+#include "daemon/world/evaluation.h"
 #include "daemon/world/plan.h"
 #include "daemon/world/progress.h"
 #include "daemon/world/record-writer.h"
@@ -69,6 +70,7 @@ struct LocalWorld {
     RecordWriter rendezvous; /* writes rendezvous/<job>/<generation>, if rank 0 is here */
     Progress progress;
     Commit commit;
+    Evaluation evaluation; /* of a program that evaluates a checkpoint */
 };
 
 struct LocalJob {

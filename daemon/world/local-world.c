@@ -157,6 +157,7 @@ LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t rev
     progress_init(&local->progress, local);
     local->progress.record.committed = world->committed;
     commit_init(&local->commit, local);
+    evaluation_init(&local->evaluation, local);
     read_spec(local);
     read_secret(local);
     return local;
@@ -172,6 +173,7 @@ static void cancel_work(LocalWorld *local)
     record_writer_clear(&local->rendezvous);
     progress_clear(&local->progress);
     commit_clear(&local->commit);
+    evaluation_clear(&local->evaluation);
 }
 
 LocalWorld *local_world_free(LocalWorld *local)

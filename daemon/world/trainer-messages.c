@@ -155,6 +155,10 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
     case CHANNEL_FOUND:
         on_found(rank, m);
         break;
+    case CHANNEL_RESULTS:
+        if (local_rank->report.rank == 0 && local->is_program)
+            evaluation_write(&local->evaluation, m);
+        break;
     case CHANNEL_ERROR:
         on_error(rank, local_rank, m);
         break;

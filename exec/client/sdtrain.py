@@ -33,7 +33,7 @@ import time
 from typing import Dict, Optional, Tuple
 
 __all__ = ["active", "ready", "step", "stage", "checkpoint", "register", "committed", "status", "watchdog", "stacks",
-           "extend", "finished", "leaving", "save_requested", "resume"]
+           "extend", "finished", "leaving", "save_requested", "resume", "result", "artifact"]
 
 _PACKET_BYTES = 4096
 
@@ -206,6 +206,17 @@ def checkpoint(uri: str, done: int, timeout: float = 60.0) -> bool:
 def status(text: str) -> None:
     """A text for people, in the log."""
     _link.send({"STATUS": text.replace("\n", " ")[:100]})
+
+
+def result(name: str, value: float) -> bool:
+    """A number that the evaluation of a checkpoint has found; rank 0 of a job of kind "eval" only. The last of a name counts.
+    Returns whether it was sent."""
+    return _link.send({"RESULT": "%s=%r" % (name, float(value))}, timeout=60)
+
+
+def artifact(name: str, uri: str) -> bool:
+    """A file that the evaluation of a checkpoint has made, such as a grid of images; as result()."""
+    return _link.send({"ARTIFACT": "%s=%s" % (name, uri)}, timeout=60)
 
 
 def watchdog() -> None:

@@ -80,6 +80,52 @@ static void an_evaluation_registers_nothing(_unused_ void **state)
     expect_done("left");
 }
 
+static void start_evaluation(int rank)
+{
+    runner_checkpoint = "/ckpt/step-7";
+    go(eval_spec("results"), rank);
+    runner_checkpoint = "";
+}
+
+static void evaluate(ChannelMessage *ret)
+{
+    start_evaluation(0);
+    expect(CHANNEL_RESULTS, ret);
+}
+
+static void results_are_sent_before_the_end(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    evaluate(&m);
+    const EvalResults *of = &m.results;
+    assert_int_equal(m.step, 7);
+    assert_int_equal(of->n_numbers, 2);
+    assert_string_equal(of->numbers[0].name, "fid");
+    assert_true(of->numbers[0].value == 11 && of->numbers[1].value == 0.25);
+    assert_int_equal(of->n_artifacts, 1);
+    assert_string_equal(of->artifacts[0].uri, "/g/1.png");
+    assert_string_equal(of->text, "40 images");
+    assert_true(of->seconds > 0 && of->seconds < 60);
+    m = (ChannelMessage){.type = CHANNEL_COMMITTED, .step = 7};
+    tell(&m);
+    expect_done("finished");
+}
+
+static void results_are_rank_0s(_unused_ void **state)
+{
+    start_evaluation(1);
+    expect_done("finished");
+}
+
+static void results_that_are_not_written_count_for_nothing(_unused_ void **state)
+{
+    ChannelMessage m = {0};
+    evaluate(&m);
+    m = (ChannelMessage){.type = CHANNEL_REFUSED, .step = 7};
+    tell(&m);
+    expect_error(EXIT_RETRY, "the results of the evaluation were not written into etcd");
+}
+
 /* sdtraind reads nothing while the program reports: a channel that is full would lose the checkpoint and the end. */
 static void reports_without_end_fill_neither_channel_nor_log(_unused_ void **state)
 {
@@ -149,6 +195,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_passed_on),
         cmocka_unit_test(an_evaluation_registers_nothing),
+        cmocka_unit_test(results_are_sent_before_the_end),
+        cmocka_unit_test(results_are_rank_0s),
+        cmocka_unit_test(results_that_are_not_written_count_for_nothing),
         cmocka_unit_test(checkpoints_are_registered_once_committed),
         cmocka_unit_test(reports_without_end_fill_neither_channel_nor_log),
         cmocka_unit_test(a_checkpoint_waits_for_room_in_the_channel),

@@ -146,6 +146,13 @@ static int do_evaluate(void)
     return 0;
 }
 
+static int do_results(void)
+{
+    report("RESULT=fid=12.5\nRESULT=clip=0.25\nARTIFACT=grid=/g/1.png\nSTATUS=40 images");
+    report("RESULT=fid=11");
+    return 0;
+}
+
 static int do_leave(void)
 {
     report("STEP=4");
@@ -351,6 +358,7 @@ int testing_program(const char *action)
         {"fill", do_fill},
         {"register", do_register},
         {"evaluate", do_evaluate},
+        {"results", do_results},
         {"leave", do_leave},
         {"leave-well", do_leave_well},
         {"leave-by-signal", do_leave_by_signal},

@@ -121,6 +121,17 @@ static ChannelMessage full(ChannelType type)
                              .saved_bytes = 34000000000,
                              .store = {.puts = 8, .gets = 9, .put_sec = 0.75, .get_sec = 0.25}};
         break;
+    case CHANNEL_RESULTS:
+        m = (ChannelMessage){.type = type,
+                             .generation = 7,
+                             .step = 123456789012,
+                             .results = {.numbers = {{"fid", 12.5}, {"clip", -0.25}},
+                                         .n_numbers = 2,
+                                         .artifacts = {{"grid", "s3://b/grid.png"}},
+                                         .n_artifacts = 1,
+                                         .text = "all well",
+                                         .seconds = 61.5}};
+        break;
     default:
         break;
     }

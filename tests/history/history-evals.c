@@ -2,6 +2,7 @@
 /* history-evals.c - see history.h: each commit of the followed job is evaluated once, from its own checkpoint. */
 #include "tests/history/history-internal.h"
 
+#include "cluster/eval-record.h"
 #include <string.h>
 
 static bool has_verdict(const EvalProgress *eval, int64_t step, int64_t generation)
@@ -42,6 +43,22 @@ void history_judge_evaluated(HistoryChecker *h, const Entry *e)
                        (long long)phase->eval.present.step);
 }
 
+/* Checks that the results of an evaluation that is done are there: its ranks have ended since. */
+static void judge_newest(HistoryChecker *h, const Entry *e, const EvalProgress *was,
+                         const EvalProgress *is)
+{
+    char name[RECORD_JOB_MAX + 32];
+    const EvalResult *newest = is->n_results > 0 ? &is->results[is->n_results - 1] : NULL;
+    if (!newest || newest->verdict != EVAL_DONE ||
+        has_verdict(was, newest->step, newest->generation))
+        return;
+    (void)snprintf(name, sizeof(name), "%s/%lld", e->name, (long long)newest->step);
+    const Entry *results = history_find(h, KEY_EVALS, name);
+    if (!results || (!results->after.there && !results->touched))
+        HISTORY_BROKEN(h, e, "eval", "step %lld is evaluated by %s, and has no results",
+                       (long long)newest->step, e->name);
+}
+
 void history_judge_verdicts(HistoryChecker *h, const Entry *e, const PhaseRecord *old)
 {
     const PhaseRecord *phase = entry_after(e);
@@ -67,6 +84,7 @@ void history_judge_verdicts(HistoryChecker *h, const Entry *e, const PhaseRecord
                            "step %lld gets a verdict of %s, which has not evaluated it",
                            (long long)result->step, e->name);
     }
+    judge_newest(h, e, was, is);
     if (is->step < was->step)
         HISTORY_BROKEN(h, e, "eval", "%s goes back from step %lld to %lld", e->name,
                        (long long)was->step, (long long)is->step);
@@ -75,4 +93,20 @@ void history_judge_verdicts(HistoryChecker *h, const Entry *e, const PhaseRecord
          is->present.generation != was->present.generation))
         HISTORY_BROKEN(h, e, "eval", "%s leaves step %lld without a verdict", e->name,
                        (long long)was->present.step);
+}
+
+void history_judge_results(HistoryChecker *h, const Entry *e)
+{
+    const EvalRecord *eval = entry_after(e);
+    const WorldRecord *world = entry_after(e->job->world);
+    const PhaseRecord *phase = entry_after(e->job->phase);
+    if (!eval || e->job->touched)
+        return;
+    if (!world || !phase || !phase->go || world->generation != phase->generation ||
+        world->resume.step != e->generation || eval->step != e->generation ||
+        strcmp(world->resume.uri, eval->uri) != 0)
+        HISTORY_BROKEN(h, e, "eval",
+                       "results of step %lld, and the world of %s evaluates step %lld",
+                       (long long)e->generation, e->job->spec->name,
+                       (long long)(world ? world->resume.step : 0));
 }

@@ -26,9 +26,10 @@ struct Entry { /* the checker's data on one key; kept after the key is removed *
     char *key;
     const char *name; /* the part of key after the kind */
     KeyKind kind;
-    HistoryJob *job;    /* the job of the key; NULL: none */
-    int64_t generation; /* the generation in a ranks or rendezvous key */
-    const char *node;   /* the node in a ranks key; points into key */
+    HistoryJob *job; /* the job of the key; NULL: none */
+    int64_t
+        generation;   /* the generation in a ranks or rendezvous key, or the step in an evals key */
+    const char *node; /* the node in a ranks key; points into key */
     /* links: of a hash bucket, and of the list of the job's existing reports */
     Entry *in_bucket, *older_report, *newer_report;
     /* the value before and after the transaction; equal if the key is unchanged */
@@ -105,6 +106,7 @@ void history_judge_progress(HistoryChecker *h, const Entry *e);
 /* ---- history-evals.c: jobs of kind "eval" ---- */
 void history_judge_evaluated(HistoryChecker *h, const Entry *world);
 void history_judge_verdicts(HistoryChecker *h, const Entry *phase, const PhaseRecord *old);
+void history_judge_results(HistoryChecker *h, const Entry *eval);
 
 /* ---- history-ranks.c ---- */
 void history_judge_ranks(HistoryChecker *h, const Entry *e);

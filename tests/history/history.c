@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/number/hash.h"
+#include "cluster/eval-record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,7 @@ CODEC(RanksRecord, ranks_record)
 CODEC(RendezvousRecord, rendezvous_record)
 CODEC(CheckpointsRecord, checkpoints_record)
 CODEC(ProgressRecord, progress_record)
+CODEC(EvalRecord, eval_record)
 CODEC(IncidentRecord, incident_record)
 CODEC(AlertRecord, alert_record)
 CODEC(RequestRecord, request_record)
@@ -67,6 +69,7 @@ static const Codec codecs[KEY_KINDS] = {
     [KEY_ALERTS] = USE(AlertRecord, alert_record),
     [KEY_REQUESTS] = USE(RequestRecord, request_record),
     [KEY_PROGRAMS] = USE(ProgramRecord, program_record),
+    [KEY_EVALS] = USE(EvalRecord, eval_record),
 };
 
 static void value_clear(const Entry *e, KeptValue *value)
@@ -178,6 +181,9 @@ static int attach_job(HistoryChecker *h, Entry *e)
     case KEY_RENDEZVOUS:
         r = key_parse_rendezvous(e->name, job, sizeof(job), &e->generation);
         break;
+    case KEY_EVALS:
+        r = key_parse_eval(e->name, job, sizeof(job), &e->generation);
+        break;
     default:
         return 0;
     }
@@ -287,6 +293,9 @@ static void judge(HistoryChecker *h, const Entry *e)
         break;
     case KEY_RENDEZVOUS:
         history_judge_rendezvous(h, e);
+        break;
+    case KEY_EVALS:
+        history_judge_results(h, e);
         break;
     case KEY_INCIDENTS:
         history_judge_incident(h, e);

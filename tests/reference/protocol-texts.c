@@ -243,7 +243,10 @@ static const struct {
     {"hung", "the program was killed because it had been silent for too long"},
     {"stuck", "the kernel showed it stopped, or waiting for a driver or a disk"},
     {"unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
-    {"text", "`error`, `hung`: why, for people. `done`: `finished` or `left`"},
+    {"text", "`error`, `hung`: why, for people. `done`: `finished` or `left`. `results`: the program's last status"},
+    {"numbers", "at most 32, each with `name` and `value`"},
+    {"artifacts", "at most 8, each with `name` and `uri`"},
+    {"seconds", "from the start of the program to its end"},
 };
 
 static const char *const type_helps[CHANNEL_TYPES] = {
@@ -264,6 +267,7 @@ static const char *const type_helps[CHANNEL_TYPES] = {
     [CHANNEL_ERROR] = "why the process will exit",
     [CHANNEL_DONE] = "the last step is done, or the process leaves on request",
     [CHANNEL_FOUND] = "rank 0, with `find`: a checkpoint there, oldest first; the last one is answered as `saved`",
+    [CHANNEL_RESULTS] = "rank 0 of an evaluation: what its program has reported; `committed` or `refused` answers it",
 };
 /* clang-format on */
 

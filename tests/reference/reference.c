@@ -5,7 +5,6 @@
 #include "cluster/record-tables.h"
 #include "controller/core/state/causes.h"
 #include "health/xid-table.h"
-#include "protocol/channel-fields.h"
 #include "protocol/exit-code.h"
 #include "tests/reference/protocol-texts.h"
 #include "tests/reference/record-texts.h"

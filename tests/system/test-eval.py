@@ -21,6 +21,12 @@ while os.path.exists("hold"):
 if os.path.exists("bad-%d" % step):
     print("the images of step %d are black" % step)
     sys.exit(3)
+import sdtrain
+sdtrain.result("fid", 100 - step)
+sdtrain.result("clip/score", step / 1000)
+sdtrain.result("bad", float("nan"))
+sdtrain.artifact("grid", "s3://bucket/grid-%d.png" % step)
+sdtrain.status("40 images")
 with open("done", "a") as file:
     file.write("%d\\n" % step)
 """
@@ -42,6 +48,9 @@ while step < steps:
         os.makedirs(path, exist_ok=True)
         sdtrain.checkpoint(path, step, timeout=60)
 """
+
+
+CLIENT = {"PYTHONPATH": os.path.join(os.environ["SDTRAIN_SOURCE"], "exec", "client")}
 
 
 class Eval(unittest.TestCase):
@@ -78,19 +87,25 @@ class Eval(unittest.TestCase):
 
     def evaluation(self, of=None, uri=None, **more):
         return {"name": self.name + "-eval", "kind": "eval", "of": of or {"job": self.name}, "world": {"min": 1, "max": 1},
-                "exec": {"command": ["python3", "evaluate.py"], "dir": self.folder},
+                "exec": {"command": ["python3", "evaluate.py"], "dir": self.folder, "env": CLIENT},
                 "checkpoint": {"uri": uri or self.path("checkpoints")}, **more}
 
     def program(self, steps=20, pause=0.02):
         return {"name": self.name, "kind": "exec", "world": {"min": 1, "max": 1},
                 "exec": {"command": ["python3", "train.py", str(steps), str(pause)], "dir": self.folder,
-                         "env": {"PYTHONPATH": os.path.join(os.environ["SDTRAIN_SOURCE"], "exec", "client")}},
+                         "env": CLIENT},
                 "checkpoint": {"uri": self.path("checkpoints")}}
 
     def record(self, kind, name):
         done = subprocess.run(["etcdctl", "--endpoints", self.cluster.etcd, "get", "--print-value-only",
                                "/sdtrain/dev/%s/%s" % (kind, name)], check=True, text=True, stdout=subprocess.PIPE, timeout=60)
         return json.loads(done.stdout)
+
+    def keys(self, job):
+        prefix = "/sdtrain/dev/evals/%s/" % job["name"]
+        done = subprocess.run(["etcdctl", "--endpoints", self.cluster.etcd, "get", "--prefix", "--keys-only", prefix], check=True,
+                              text=True, stdout=subprocess.PIPE, timeout=60)
+        return [key.removeprefix(prefix) for key in done.stdout.split()]
 
     def verdicts(self, job):
         return [(r["step"], r["verdict"]) for r in self.record("phases", job["name"]).get("eval_results", [])]
@@ -107,6 +122,20 @@ class Eval(unittest.TestCase):
         self.assertEqual(self.lines("begun")[0], "5 " + self.path("checkpoints/step-5"))
         status = self.cluster.status(evaluation)
         self.assertEqual((status["kind"], status["incidents"]), ("eval", []))
+        evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
+        self.assertEqual([(e["step"], e["verdict"], e["numbers"], e["artifacts"], e["text"], e["checkpoint"]) for e in evals],
+                         [(n, "done", {"fid": 100 - n, "clip/score": n / 1000, "bad": None}, {"grid": "s3://bucket/grid-%d.png" % n},
+                           "40 images", self.path("checkpoints/step-%d" % n)) for n in (5, 10, 15, 20)])
+        self.assertTrue(all(e["node"].startswith("node") and 0 < e["seconds"] < 60 for e in evals))
+        table = self.cluster.ctl("job", "evals", evaluation["name"]).splitlines()
+        self.assertEqual(table[0].split(), ["STEP", "VERDICT", "TIME", "TOOK", "fid", "clip/score", "bad", "ARTIFACTS"])
+        self.assertEqual(table[1].split()[-4:], ["95", "0.005", "nan", "s3://bucket/grid-5.png"])
+        self.assertEqual(self.keys(evaluation), ["10", "15", "20", "5"])
+        self.cluster.ctl("job", "delete", evaluation["name"])
+        until(lambda: self.keys(evaluation) == [], "its results are removed with the job")
+        code, text = self.cluster.ctl_code("job", "evals", job["name"])
+        self.assertEqual(code, 1, text)
+        self.assertIn('kind: "exec": it evaluates no other job', text)
 
     def test_each_checkpoint_of_a_trainer(self):
         job = self.lab.job(self.name, train__steps=20, checkpoint__every_steps=5, world__min=1, world__max=1)

@@ -167,9 +167,29 @@ class Rights(LabCase):
         self.ctl("job", "wait", "prog", "--for", "succeeded", "--timeout", "60")
         self.assertEqual(sorted(os.listdir(folder)), ["may", "ours"])
         self.assertIn("programs/prog stays", self.ctl("job", "delete", "prog"))
+        self.evaluates(folder)
         self.roles("--retire-programs", "anna")
         self.denied("anna", "put", key, "{}")
         self.assertEqual(self.etcdctl("anna", "get", "/sdtrain/prod/specs/none")[0], 0)
+
+    def evaluates(self, folder):
+        """Nodes may write results of evaluations, which the controller removes; operators read them, and write none."""
+        say = {"SAY": os.path.join(os.environ["SDTRAIN_BIN"], "sdtrain-exec")}
+        train = {"name": "train", "kind": "exec", "world": {"min": 1, "max": 1}, "checkpoint": {"uri": folder},
+                 "exec": {"command": ["sh", "-c", "$$SAY say STEP=1 CHECKPOINT=%s/c; while ! test -e go; do sleep 0.02; done" % folder],
+                          "dir": folder, "env": say}}
+        evaluation = {"name": "fid", "kind": "eval", "of": {"job": "train"}, "world": {"min": 1, "max": 1},
+                      "checkpoint": {"uri": folder}, "exec": {"command": ["sh", "-c", "$$SAY say RESULT=fid=12.5"], "dir": folder, "env": say}}
+        for job in (train, evaluation):
+            self.ctl("job", "start", "-f", self.lab.job_file(job), user="anna")
+        until(lambda: [e["verdict"] for e in json.loads(self.ctl("job", "evals", "fid", "-o", "json"))] == ["done"], "an evaluation")
+        self.assertEqual(json.loads(self.ctl("job", "evals", "fid", "-o", "json"))[0]["numbers"], {"fid": 12.5})
+        self.denied("operator", "put", "/sdtrain/prod/evals/fid/1", "{}")
+        self.lab.write("programs/go", "")
+        self.ctl("job", "wait", "fid", "--for", "succeeded", "--timeout", "60")
+        for name in ("fid", "train"):
+            self.ctl("job", "delete", name)
+        until(lambda: "evals" not in self.etcdctl("root", "get", "--prefix", "--keys-only", "/sdtrain/prod/evals/")[1], "no results")
 
     def test_an_operators_context(self):
         """A context names all that an operator's sdctl needs, and doctor says that the role suffices."""

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-static void fill_field(const Field *f, ChannelMessage *m, int n)
+static void fill_field(const Field *f, void *m, int n)
 {
     char *at = (char *)m + f->offset;
     switch (f->type) {
@@ -24,6 +24,7 @@ static void fill_field(const Field *f, ChannelMessage *m, int n)
         *(bool *)at = true;
         break;
     case FIELD_VERBATIM:
+    case FIELD_TEXT: /* of an element of a list */
         fields_text(f->name, 0, at, f->size);
         break;
     case FIELD_STRING:
@@ -35,6 +36,11 @@ static void fill_field(const Field *f, ChannelMessage *m, int n)
         break;
     case FIELD_CHOICE:
         *(TrainStage *)at = (TrainStage)(n % STAGE_COUNT);
+        break;
+    case FIELD_ARRAY: /* one element */
+        *(size_t *)((char *)m + f->count_offset) = 1;
+        for (size_t i = 0; i < f->n_fields; i++)
+            fill_field(&f->fields[i], at, n + (int)i);
         break;
     default:
         assert(!"a type of field that no message has");

@@ -3,6 +3,7 @@
  * record's source keeps private. */
 #include "tests/versions/fields.h"
 
+#include "cluster/eval-record.h"
 #include "cluster/records.c" /* the tables in records.c are private */
 
 #include <stdio.h>
@@ -47,6 +48,7 @@ typedef struct Kind {
     X("rendezvous", RendezvousRecord, rendezvous_record, rendezvous_fields)      \
     X("checkpoints", CheckpointsRecord, checkpoints_record, checkpoints_fields)  \
     X("progress", ProgressRecord, progress_record, progress_fields)              \
+    X("evals", EvalRecord, eval_record, eval_fields)              \
     X("incidents", IncidentRecord, incident_record, incident_fields)             \
     X("alerts", AlertRecord, alert_record, alert_fields)          \
     X("requests", RequestRecord, request_record, request_fields)  \

@@ -20,10 +20,13 @@
 
 /* ---- verdicts ---- */
 
-static void add_result(EvalProgress *eval, const EvalResult *result)
+/* Adds a verdict. The results of the one that has no place any more go: a failed one may have some, too. */
+static void add_result(EvalProgress *eval, const EvalResult *result, Decision *d)
 {
-    if (eval->n_results == RECORD_EVALS_MAX)
+    if (eval->n_results == RECORD_EVALS_MAX) {
+        d->remove_eval = eval->results[0].step;
         memmove(&eval->results[0], &eval->results[1], sizeof(*result) * --eval->n_results);
+    }
     eval->results[eval->n_results++] = *result;
 }
 
@@ -37,10 +40,11 @@ static void give_verdict(const Cluster *c, const CoreJob *job, CommitMark of, Ev
     const bool was_present =
         of.step == before->present.step && of.generation == before->present.generation;
     *eval = eval_progress(c, job);
+    d->remove_evals = !text_equal(before->submission, eval->submission);
     /* Otherwise the followed job was submitted again since the evaluation began, or the record names no commit: the
      * verdict is about nothing. */
     if (of.step > 0 && (text_equal(before->submission, eval->submission) || !was_present)) {
-        add_result(eval, &result);
+        add_result(eval, &result, d);
         eval->step = MAX(eval->step, of.step);
     }
     if (was_present) {

@@ -166,6 +166,7 @@ void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
     assert(job->used && job->in_flight == d->id);
     assert(puts || d->put_incident || d->put_request || d->remove_job || d->remove_generation);
     assert(!d->remove_incident[0] && !d->remove_request);
+    assert(!(d->remove_eval || d->remove_evals) || d->put_phase);
     if (d->remove_job || d->remove_generation)
         assert(!puts && !d->put_incident && d->n_cordons == 0);
     check_guards(job, d);

@@ -485,6 +485,21 @@ static void history(Scenario *s)
     }
 }
 
+/* Puts the job's phase with so many verdicts: "done", about steps 1, 2, 3 and so on. */
+static void put_verdicts(Scenario *s)
+{
+    const TraceEntry *entry = trace_find(s->runner, EVENT_PHASE, word(s, 2), 0, NULL);
+    if (!entry || !entry->record)
+        broken(s, "the job has no phase");
+    PhaseRecord phase = *(const PhaseRecord *)entry->record;
+    phase.eval.n_results = (size_t)strtoll(word(s, 3), NULL, 10);
+    assert_in_range(phase.eval.n_results, 1, RECORD_EVALS_MAX);
+    for (size_t i = 0; i < phase.eval.n_results; i++)
+        phase.eval.results[i] = (EvalResult){.step = 1 + (int64_t)i, .generation = 1};
+    phase.eval.step = (int64_t)phase.eval.n_results;
+    trace_put(s->runner, EVENT_PHASE, word(s, 2), 0, NULL, &phase, false);
+}
+
 static void harm(Scenario *s)
 {
     if (!trace_harm(s->runner, word(s, 1), word(s, 2), word(s, 3)))
@@ -539,6 +554,7 @@ static const struct {
     {"unknown", unknown},
     {"unknown-done", unknown_done},
     {"history", history},
+    {"verdicts", put_verdicts},
     {"lose", harm},
     {"spoil", harm},
     {"newer", harm},

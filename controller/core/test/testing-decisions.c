@@ -25,6 +25,8 @@ static void say_world(Scenario *s, const Decision *d)
     say(s, "\n");
 }
 
+enum { SAID_VERDICTS_MAX = 8 }; /* the newest */
+
 static void say_phase(Scenario *s, const Decision *d)
 {
     const PhaseRecord *p = &d->phase;
@@ -39,9 +41,15 @@ static void say_phase(Scenario *s, const Decision *d)
         say(s, " furthest=%lld", (long long)p->furthest_step);
     if (p->eval.present.step)
         say(s, " evaluates=%lld", (long long)p->eval.present.step);
-    for (size_t i = 0; i < p->eval.n_results; i++)
-        say(s, "%s%lld:%s", i == 0 ? " verdicts=" : ",", (long long)p->eval.results[i].step,
-            eval_verdict_names[p->eval.results[i].verdict]);
+    if (p->eval.n_results > SAID_VERDICTS_MAX)
+        say(s, " %zu verdicts", p->eval.n_results);
+    for (size_t i = 0; i < MIN(p->eval.n_results, (size_t)SAID_VERDICTS_MAX); i++) {
+        const EvalResult *result =
+            &p->eval.results[p->eval.n_results - MIN(p->eval.n_results, (size_t)SAID_VERDICTS_MAX) +
+                             i];
+        say(s, "%s%lld:%s", i == 0 ? " verdicts=" : ",", (long long)result->step,
+            eval_verdict_names[result->verdict]);
+    }
     say_shares(s, p);
     say_cost(s, " ", &p->cost);
     say(s, " \"%s\"\n", p->reason);
@@ -93,6 +101,11 @@ void say_decision(TraceRunner *runner, const Decision *d, void *userdata)
         say_world(s, d);
     if (d->put_phase)
         say_phase(s, d);
+    if (d->remove_eval || d->remove_evals) {
+        begin_line(s);
+        say(s, d->remove_evals ? "%s removes its evaluations\n" : "%s removes evaluation %lld\n",
+            d->job, (long long)d->remove_eval);
+    }
     if (d->remove_generation || d->remove_job || d->remove_incident[0]) {
         begin_line(s);
         if (d->remove_generation)

@@ -64,8 +64,9 @@ static bool find_resume(const Cluster *c, const CoreJob *job, const CheckpointsR
 }
 
 /* Notes the commit that the new world evaluates. */
-static void note_evaluated(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
+static void note_evaluated(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    PhaseRecord *phase = &d->phase;
     const CheckpointCommit *commit = eval_find_commit(c, job);
     const CommitMark mark = {.generation = commit->generation, .step = commit->step};
     phase->eval = eval_progress(c, job);
@@ -75,6 +76,7 @@ static void note_evaluated(const Cluster *c, const CoreJob *job, PhaseRecord *ph
         phase->store_lost_usec = 0;
     }
     phase->eval.present = mark;
+    d->remove_evals = !text_equal(job->phase.eval.submission, phase->eval.submission);
 }
 
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
@@ -146,7 +148,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
         d->phase.store_lost_usec = 0;
     }
     if (job->facts.is_eval)
-        note_evaluated(c, job, &d->phase);
+        note_evaluated(c, job, d);
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
     return true;

@@ -98,7 +98,8 @@ static bool draw(void *ret, size_t n)
     return noise;
 }
 
-static const Rights all_rights = {.may = {[KEY_SECRETS] = true, [KEY_ALERTS] = true}};
+static const Rights all_rights = {
+    .may = {[KEY_SECRETS] = true, [KEY_ALERTS] = true, [KEY_EVALS] = true}};
 static const Rights no_rights;
 
 /* Returns a decision about job a that compares only the term. */
@@ -358,6 +359,26 @@ static void a_generation_goes_and_no_other(_unused_ void **state)
     (void)feed_free(feed);
 }
 
+static void results_of_evaluations_go(_unused_ void **state)
+{
+    Feed *feed = feed_new("lab");
+    Decision d = plain();
+    d.remove_eval = 1000;
+    assert_int_equal(send(feed, &all_rights, &d), 0);
+    assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
+                              "delete " CLUSTER "evals/a/1000\n");
+    d.remove_evals = true;
+    assert_int_equal(send(feed, &all_rights, &d), 0);
+    assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
+                              "delete all " CLUSTER "evals/a/\n");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(send(feed, &no_rights, &d), 0);
+        assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n");
+        d.remove_evals = false;
+    }
+    (void)feed_free(feed);
+}
+
 static void a_job_goes_and_no_other(_unused_ void **state)
 {
     static const char records[] = "\nif " LEADER_KEY " created 7\n"
@@ -374,7 +395,8 @@ static void a_job_goes_and_no_other(_unused_ void **state)
     Decision d = plain();
     d.remove_job = true;
     assert_int_equal(send(feed, &all_rights, &d), 0);
-    (void)snprintf(all, sizeof(all), "%sdelete " SECRET "\n%s", records, folders);
+    (void)snprintf(all, sizeof(all), "%sdelete " SECRET "\n%sdelete all " CLUSTER "evals/a/\n",
+                   records, folders);
     assert_string_equal(sent, all);
     assert_int_equal(send(feed, &no_rights, &d), 0);
     (void)snprintf(all, sizeof(all), "%s%s", records, folders);
@@ -437,6 +459,7 @@ int main(void)
         CASE(the_end_of_job_a_forgets_nothing_of_ab),
         CASE(a_world_has_its_own_secret_or_none),
         CASE(a_generation_goes_and_no_other),
+        CASE(results_of_evaluations_go),
         CASE(a_job_goes_and_no_other),
         CASE(what_goes_together_goes),
         CASE(an_incident_goes_with_its_alert),

@@ -264,6 +264,9 @@ void checks_removal(const Writing *w, const Entry *e)
     const DesiredRecord *desired = entry_before(e->job->desired);
     /* the generation of the newest world that a leader wrote */
     const int64_t newest = e->job->generation;
+    /* results go with their verdict, or when the followed job was submitted again */
+    if (e->kind == KEY_EVALS && is_written(w, KEY_PHASES, e->job->spec->name))
+        return;
     if (e->kind != KEY_RANKS && e->kind != KEY_RENDEZVOUS) {
         if (desired && desired->state != DESIRED_DELETED)
             books_break("removes", "c%d removes %s, and nobody has deleted the job", w->controller,

@@ -12,10 +12,17 @@
 static const FleetOptions usual = {
     .seed = 1, .n_members = 3, .n_controllers = 2, .n_nodes = 3, .n_slots = 2};
 
+/* Submits a job once the controllers know each node, so that its first world need not grow. */
+static void submit(int max, int64_t steps)
+{
+    fleet_run_for(5);
+    fleet_submit("a", 1, max, steps);
+}
+
 static void a_job_succeeds(_unused_ void **state)
 {
     fleet_open(&usual);
-    fleet_submit("a", 1, 4, 100);
+    submit(4, 100);
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 120));
     assert_int_equal(fleet_generation("a"), 1);
     assert_int_equal(fleet_committed("a"), 100);
@@ -25,7 +32,7 @@ static void a_job_succeeds(_unused_ void **state)
 static void it_survives_a_leader(_unused_ void **state)
 {
     fleet_open(&usual);
-    fleet_submit("a", 1, 6, 400);
+    submit(6, 400);
     assert_true(fleet_run_until_committed("a", 50, 120));
     const int first = fleet_leader();
     assert_true(first >= 0);
@@ -39,7 +46,7 @@ static void it_survives_a_leader(_unused_ void **state)
 static void it_survives_a_daemon(_unused_ void **state)
 {
     fleet_open(&usual);
-    fleet_submit("a", 1, 6, 400);
+    submit(6, 400);
     assert_true(fleet_run_until_committed("a", 50, 120));
     fleet_kill_daemon(1);
     assert_true(fleet_run_until_committed("a", 100, 120));
@@ -57,7 +64,7 @@ static void it_survives_a_daemon(_unused_ void **state)
 static void it_survives_a_stranger(_unused_ void **state)
 {
     fleet_open(&usual);
-    fleet_submit("a", 1, 6, 1000);
+    submit(6, 1000);
     assert_true(fleet_run_until_committed("a", 50, 120));
     fleet_let_stranger_in();
     fleet_run_for(1);
@@ -91,7 +98,7 @@ static void it_survives_a_stranger(_unused_ void **state)
 static void a_rank_that_ends_without_a_word_is_not_done(_unused_ void **state)
 {
     fleet_open(&usual);
-    fleet_submit("a", 1, 6, 100);
+    submit(6, 100);
     assert_true(fleet_run_until_committed("a", 50, 120));
     assert_true(trainer_exit(1, 0, 0, NULL));
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
@@ -109,7 +116,7 @@ static uint64_t play(uint64_t seed)
     FleetOptions options = usual;
     options.seed = seed;
     fleet_open(&options);
-    fleet_submit("a", 1, 6, 200);
+    submit(6, 200);
     (void)fleet_run_until_committed("a", 20, 120);
     fleet_kill_daemon((int)(seed % 3));
     (void)fleet_run_until_committed("a", 60, 120);

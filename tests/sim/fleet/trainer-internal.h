@@ -33,7 +33,8 @@ typedef struct Trainer {
     /* rank 0's address in the message "go"; each process of rank 0 has another address */
     char meets_at[CHANNEL_ADDRESS_MAX];
     bool must_leave, must_save;
-    bool looks; /* the trainer searches its grain for the value that is not finite */
+    bool has_results; /* rank 0 of an evaluation has sent its results */
+    bool looks;       /* the trainer searches its grain for the value that is not finite */
     /* since when the store has not answered the trainer; 0: the store answers */
     uint64_t asking_usec;
     Ring *ring; /* NULL: the trainer has not joined its ring */
@@ -96,6 +97,8 @@ ProgramKind trainer_program(const Trainer *t);
 ProgramKind ring_program(const Ring *ring);
 void program_end(Ring *ring); /* its ranks end one after another */
 void program_fails_to_load(Ring *ring);
+/* sdtraind has written the results of an evaluation, or refuses to. */
+void program_hears_of_results(Trainer *t, bool are_written);
 void program_is_asked_to_leave(Trainer *t);
 void program_hangs(Trainer *t);
 void program_is_hung(Trainer *t); /* its runner ends it, as sdtraind requests */

@@ -24,10 +24,24 @@ ProgramKind ring_program(const Ring *ring) { return trainer_plan(ring->job)->pla
 static void end_rank(Trainer *t)
 {
     const bool is_finished = (t->ring && t->ring->step >= t->ring->steps) || !t->must_leave;
-    ChannelMessage m = {.type = CHANNEL_DONE, .step = t->ring ? t->ring->step : t->resumed};
+    ChannelMessage m = {.type = CHANNEL_RESULTS, .step = t->resumed};
+    if (is_finished && trainer_plan(t->job)->plan.of && t->rank == 0 && !t->has_results) {
+        t->has_results = true;
+        (void)trainer_say(t, &m);
+        return;
+    }
+    m = (ChannelMessage){.type = CHANNEL_DONE, .step = t->ring ? t->ring->step : t->resumed};
     (void)snprintf(m.end, sizeof(m.end), "%s", is_finished ? "finished" : "left");
     (void)trainer_say(t, &m);
     trainer_end(t, EXIT_DONE);
+}
+
+void program_hears_of_results(Trainer *t, bool are_written)
+{
+    if (are_written)
+        end_rank(t);
+    else
+        trainer_fail(t, EXIT_RETRY, "the results were not written into etcd");
 }
 
 static void on_end(void *userdata)

@@ -530,7 +530,10 @@ static void hear(Trainer *t, const ChannelMessage *m)
         break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
-        trainer_hear_verdict(t, m);
+        if (t->has_results)
+            program_hears_of_results(t, m->type == CHANNEL_COMMITTED);
+        else
+            trainer_hear_verdict(t, m);
         break;
     default:
         break;
