@@ -36,6 +36,7 @@ static const struct {
     {"job checkpoint", {"sdctl job checkpoint sd2"}},
     {"job recover", {"sdctl job recover sd2                   # from what its checkpoint folder holds",
      "sdctl job recover sd2 s3://runs/sd2/step-4000/manifest.json"}},
+    {"job evals", {"sdctl job evals sd2-fid", "sdctl job evals sd2-fid -o json"}},
     {"job metrics", {"sdctl job metrics sd2 -o csv > sd2.csv",
      "sdctl job metrics sd2 -o tensorboard --out events --follow"}},
     {"job report", {"sdctl job report sd2 --out report.html"}},

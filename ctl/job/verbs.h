@@ -21,6 +21,7 @@ int job_list(const Arguments *a);
 int job_wait(const Arguments *a);
 int job_events(const Arguments *a);
 int job_metrics(const Arguments *a);
+int job_evals(const Arguments *a);
 int job_logs(const Arguments *a);
 int job_resize(const Arguments *a);
 int job_stop(const Arguments *a);
