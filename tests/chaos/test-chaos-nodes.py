@@ -56,10 +56,20 @@ class Nodes(ChaosCase):
                                             outcome="goes on without the node, grows when it is back"), heal)
 
         self.records = self.settle("daemons")
-        node = self.node_of(2)
-        self.scenario("daemon-restart", lambda: (self.cluster.kill(node), self.cluster.start(node)),
-                      Row("SIGKILL of sdtraind, started again at once", ["node-restarted"], node,
-                          outcome="same nodes, next world"))
+        node, causes = self.node_of(2), ["node-restarted"]
+
+        def restart():
+            def incarnation():
+                return self.cluster.records("nodes/").get("nodes/" + node, {}).get("incarnation")
+            before, began = incarnation(), time.time()
+            self.cluster.kill(node)
+            self.cluster.start(node)
+            until(lambda: incarnation() not in (None, before), "%s is registered again" % node)
+            if time.time() - began > LEASE_SEC / 2:  # on a busy machine the lease may end before
+                causes.append("node-lost")
+            return began
+        self.scenario("daemon-restart", restart, Row("SIGKILL of sdtraind, started again at once", causes, node,
+                                                     outcome="same nodes, next world"))
 
     def machines(self):
         self.records = self.settle("daemons")
