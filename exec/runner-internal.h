@@ -140,6 +140,10 @@ void runner_take_pattern(void *userdata, OutputNumber kind, const char *number);
 bool runner_may_log(Runner *r);
 /* Logs how many lines were not logged, if there are any. */
 void runner_note_unlogged(Runner *r);
+/* Returns the steps of checkpoints that evaluations read, "5,10"; the caller frees it. */
+char *runner_format_held(const ChannelHeld *held);
+/* Tells the program what became of the checkpoint that it has registered. */
+void runner_pass_verdict(Runner *r, const ChannelMessage *verdict);
 /* Sends the request to leave to connections that have not got it. */
 void runner_send_leave(Runner *r, uint64_t now_usec);
 

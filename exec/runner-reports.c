@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "exec/words.h"
 
 #include <math.h>
@@ -244,6 +245,29 @@ void runner_take_pattern(void *userdata, OutputNumber kind, const char *number)
     if (!*end && end != number && step >= 0)
         report_step(r, &of);
     r->loss = NAN;
+}
+
+char *runner_format_held(const ChannelHeld *held)
+{
+    char text[CHANNEL_HELD_MAX * 24] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < held->n; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 0 ? "," : "",
+                              (long long)held->steps[i]);
+    return memory_text(text);
+}
+
+/* HOLD comes first: the program may remove older checkpoints once it knows of the newer one. */
+void runner_pass_verdict(Runner *r, const ChannelMessage *m)
+{
+    char text[CHANNEL_HELD_MAX * 24 + 64];
+    _cleanup_free_ char *held = runner_format_held(&m->held);
+    r->registered = -1;
+    if (m->type == CHANNEL_COMMITTED)
+        (void)snprintf(text, sizeof(text), "HOLD=%s\nCOMMITTED=%lld\n", held, (long long)m->step);
+    else
+        (void)snprintf(text, sizeof(text), "REFUSED=%lld\n", (long long)m->step);
+    report_socket_send(&r->socket, text);
 }
 
 void runner_send_leave(Runner *r, uint64_t now_usec)

@@ -161,7 +161,7 @@ static void begin(Runner *r)
         fail(r, EXIT_RETRY, err.text);
 }
 
-static void go(Runner *r, const char *address)
+static void go(Runner *r, const char *address, const ChannelHeld *held)
 {
     Error err = ERROR_INIT;
     char host[CHANNEL_ADDRESS_MAX];
@@ -180,6 +180,7 @@ static void go(Runner *r, const char *address)
         exec_values_set(&r->values, EXEC_MASTER_ADDR, memory_text(host));
         exec_values_set(&r->values, EXEC_MASTER_PORT, memory_format("%d", number));
     }
+    exec_values_set(&r->values, EXEC_HOLD, runner_format_held(held));
     int q = report_socket_open(r->values.of[EXEC_SOCKET], &r->socket, &err);
     if (q == 0)
         q = start(r, r->job->exec.command, &patterns, &err);
@@ -262,10 +263,9 @@ static void end_results(Runner *r, bool are_written)
 
 static void take_message(Runner *r, const ChannelMessage *m)
 {
-    char text[64];
     switch (m->type) {
     case CHANNEL_GO:
-        go(r, m->address);
+        go(r, m->address, &m->held);
         break;
     case CHANNEL_ALIVE:
         arm_dead_man(r, m->alive_usec, m->lease_usec);
@@ -289,10 +289,7 @@ static void take_message(Runner *r, const ChannelMessage *m)
             end_results(r, m->type == CHANNEL_COMMITTED);
             break;
         }
-        r->registered = -1;
-        (void)snprintf(text, sizeof(text), "%s=%lld\n",
-                       m->type == CHANNEL_COMMITTED ? "COMMITTED" : "REFUSED", (long long)m->step);
-        report_socket_send(&r->socket, text);
+        runner_pass_verdict(r, m);
         break;
     default:
         log_warning("ignoring %s from sdtraind", channel_type_name(m->type));

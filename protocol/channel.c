@@ -43,11 +43,11 @@ typedef struct ChannelFieldRow {
          .size = sizeof(((ChannelMessage *)NULL)->member)},                                        \
             types_                                                                                 \
     }
-#define LIST(key, member, count, table, most, types_)                                              \
+#define LIST(key, member, count, how, table, most, types_)                                         \
     {                                                                                              \
         {.name = key,                                                                              \
          .type = FIELD_ARRAY,                                                                      \
-         .need = JSON_REQUIRED,                                                                    \
+         .need = how,                                                                              \
          .offset = offsetof(ChannelMessage, member),                                               \
          .size = most,                                                                             \
          .fields = table,                                                                          \
@@ -61,6 +61,10 @@ typedef struct ChannelFieldRow {
 #define NEWER(n, member, kind, types) ROW(#n, member, kind, JSON_OPTIONAL, types)
 #define T(t) (1u << CHANNEL_##t)
 #define ASSIGN(n, kind, how) ROW(#n, assign.n, kind, how, T(ASSIGN))
+
+static const Field held_fields[] = {
+    {.name = "step", .type = FIELD_INT64, .need = JSON_REQUIRED, .min = 0, .max = INT64_MAX},
+};
 
 static const Field eval_number_fields[] = {
     {.name = "name",
@@ -117,6 +121,8 @@ static const ChannelFieldRow rows[] = {
     FIELD(alive_usec, UINT64, T(ALIVE)),
     NEWER(lease_usec, lease_usec, UINT64, T(ALIVE)),
     FIELD(address, TEXT, T(RENDEZVOUS) | T(GO)),
+    LIST("held", held.steps, held.n, JSON_OPTIONAL, held_fields, CHANNEL_HELD_MAX,
+         T(GO) | T(COMMITTED)),
     FIELD(pid, INT, T(HELLO)),
     FIELD(stage, STAGE, T(STAGE) | T(ERROR)),
     NEWER(waited_usec, waited_usec, UINT64, T(STAGE)),
@@ -159,9 +165,9 @@ static const ChannelFieldRow rows[] = {
     NEWER(hung, hung, BOOL, T(ERROR)),
     NEWER(stuck, stuck, BOOL, T(ERROR)),
     FIELD(text, TEXT, T(ERROR) | T(HUNG)),
-    LIST("numbers", results.numbers, results.n_numbers, eval_number_fields, EVAL_NUMBERS_MAX,
-         T(RESULTS)),
-    LIST("artifacts", results.artifacts, results.n_artifacts, eval_artifact_fields,
+    LIST("numbers", results.numbers, results.n_numbers, JSON_REQUIRED, eval_number_fields,
+         EVAL_NUMBERS_MAX, T(RESULTS)),
+    LIST("artifacts", results.artifacts, results.n_artifacts, JSON_REQUIRED, eval_artifact_fields,
          EVAL_ARTIFACTS_MAX, T(RESULTS)),
     ROW("text", results.text, TEXT, JSON_REQUIRED, T(RESULTS)),
     ROW("seconds", results.seconds, DOUBLE, JSON_REQUIRED, T(RESULTS)),

@@ -36,6 +36,7 @@ enum {
     CHANNEL_SOURCES_MAX = 33 * 129,
     CHANNEL_SAVE_ERROR_MAX = 200,
     CHANNEL_DIVERGING_MAX = 160,
+    CHANNEL_HELD_MAX = 16, /* as many as the record of a job's commits names */
 };
 
 /* Environment variables by which sdtraind passes its settings paths_read and paths_write to its ranks, as JSON arrays
@@ -76,6 +77,12 @@ typedef struct ChannelStoreUse {
     int64_t puts, gets;
     double put_sec, get_sec; /* put_sec includes waits for a flush */
 } ChannelStoreUse;
+
+/* Steps of checkpoints that evaluations read: rank 0 does not remove these. */
+typedef struct ChannelHeld {
+    int64_t steps[CHANNEL_HELD_MAX];
+    size_t n;
+} ChannelHeld;
 
 /* The fields of assign: the job to train, and the rank and world. */
 typedef struct ChannelAssign {
@@ -122,8 +129,11 @@ typedef struct ChannelMessage {
             /* To the runner of a program: CLOCK_BOOTTIME at which the node's lease may end; 0: unknown. */
             uint64_t lease_usec;
         };
-        /* rendezvous, go: address of rank 0's rendezvous store */
-        char address[CHANNEL_ADDRESS_MAX];
+        struct { /* fields of rendezvous, go and committed */
+            /* rendezvous, go: address of rank 0's rendezvous store */
+            char address[CHANNEL_ADDRESS_MAX];
+            ChannelHeld held; /* go, committed */
+        };
         int pid; /* hello: pid of the trainer */
 
         struct {              /* fields of stage, error and hung */

@@ -45,6 +45,7 @@ static const struct {
     [EXEC_SOCKET] = {"SDTRAIN_SOCKET", true},
     [EXEC_CHECKPOINT] = {"SDTRAIN_CHECKPOINT"},
     [EXEC_STEP] = {"SDTRAIN_STEP"},
+    [EXEC_HOLD] = {"SDTRAIN_HOLD", true}, /* not known yet when a node's setup runs */
 };
 
 const char *exec_variable_name(ExecVariable variable)
@@ -155,6 +156,7 @@ void exec_values_new(const Job *job, const ExecRank *rank, ExecValues *ret)
             [EXEC_SOCKET] = memory_format("%s/socket", rank->folder),
             [EXEC_CHECKPOINT] = memory_text(rank->checkpoint),
             [EXEC_STEP] = *rank->checkpoint ? number(rank->checkpoint_step) : memory_text(""),
+            [EXEC_HOLD] = memory_text(""),
         }};
     ret->tmp = memory_text(rank->tmp);
     if (rank->gpus) {

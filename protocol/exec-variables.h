@@ -50,6 +50,7 @@ typedef enum ExecVariable {
     EXEC_SOCKET,
     EXEC_CHECKPOINT,
     EXEC_STEP,
+    EXEC_HOLD,
     EXEC_VARIABLES,
 } ExecVariable;
 
@@ -85,7 +86,7 @@ typedef struct ExecValues {
     char *tmp; /* TMPDIR, unless the node or the job sets it */
 } ExecValues;
 
-/* Sets all values but MASTER_ADDR and MASTER_PORT, which are known when the world may go. */
+/* Sets all values but MASTER_ADDR, MASTER_PORT and SDTRAIN_HOLD, which are known when the world may go. */
 void exec_values_new(const Job *job, const ExecRank *rank, ExecValues *ret);
 /* Takes over the text. */
 void exec_values_set(ExecValues *values, ExecVariable variable, char *text);

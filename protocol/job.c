@@ -424,6 +424,7 @@ static void parse_registered(JsonReader *root, Job *job)
 {
     JsonReader r = json_get_object(root, "checkpoint", JSON_OPTIONAL);
     job->checkpoint.uri = take_string(&r, "uri", JSON_OPTIONAL, NULL);
+    json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
     json_close(&r);
 }
 

@@ -256,6 +256,7 @@ static int settle(Saver *s, DaemonVerdict verdict, Error *err)
 {
     assert(s->awaiting && verdict != VERDICT_PENDING && s->session->rank == 0);
     s->awaiting = false;
+    session_hold(s->session);
     checkpoint_settle(s->session->writer, verdict == VERDICT_COMMITTED);
     if (verdict != VERDICT_COMMITTED)
         return error_set(err, -ESTALE,

@@ -165,6 +165,10 @@ typedef struct Decision {
     int64_t term;
     char job[RECORD_JOB_MAX + 1]; /* the job that the decision is about; empty: no single job */
     int64_t world_revision, phase_revision, checkpoints_revision, desired_revision;
+    /* With a world that begins to evaluate a checkpoint: the job whose checkpoint it is, and the guard of
+     * checkpoints/<followed>. A node that commits later knows of the evaluation. Empty: no such world. */
+    char followed[RECORD_JOB_MAX + 1];
+    int64_t followed_revision;
 
     bool put_world, put_phase, put_checkpoints, put_incident;
     bool put_desired;

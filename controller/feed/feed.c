@@ -207,7 +207,8 @@ static void read_program(const Job *job, const SpecRecord *spec, JobFacts *facts
     facts->n_grains = RECORD_RANKS_MAX;
     facts->needs_gpu = job->exec.device == JOB_DEVICE_CUDA;
     facts->steps = job->exec.steps;
-    facts->keep_last = RECORD_COMMITS_MAX; /* sdtrain removes no checkpoint of a program */
+    /* The program removes its checkpoints; if its job file does not say which, all are there. */
+    facts->keep_last = job->checkpoint.keep_last ?: RECORD_COMMITS_MAX;
     facts->is_eval = job->kind == JOB_EVAL;
     facts->every_steps = job->of.every_steps;
     memcpy(facts->of_job, job->of.job, sizeof(facts->of_job));

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 20 + DECISION_CORDONS_MAX };
+enum { COMPARES_MAX = 10 + DECISION_CORDONS_MAX, OPS_MAX = 20 + DECISION_CORDONS_MAX };
 
 /* A transaction under construction; owns its keys and values. */
 typedef struct Draft {
@@ -228,6 +228,8 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
         guard(draft, KEY_CHECKPOINTS, d->job, d->checkpoints_revision);
         guard(draft, KEY_DESIRED, d->job, d->desired_revision);
     }
+    if (d->followed[0])
+        guard(draft, KEY_CHECKPOINTS, d->followed, d->followed_revision);
     int r = put_job(draft, d);
     if (r < 0)
         return error_set(err, r, "cannot write the records of a decision");

@@ -260,6 +260,66 @@ static void results_are_written_under_the_worlds_guard(_unused_ void **state)
     eval_record_clear(&record);
 }
 
+/* Job `name` evaluates the checkpoint of that step of the job with that submission. The watch shows it if `seen`. */
+static void evaluate(const char *name, const char *of, int64_t step, bool seen)
+{
+    char key[KEY_MAX];
+    PhaseRecord record = {.phase = PHASE_RUNNING, .generation = 1};
+    record.eval.present = (CommitMark){.generation = 1, .step = step};
+    memcpy(record.eval.submission, of, sizeof(record.eval.submission));
+    _cleanup_free_ char *text = phase_record_encode(&record, NULL);
+    (void)put(key_of("lab", KEY_PHASES, name, key), text, 0);
+    if (seen)
+        job_set_phase(job_get(&w, name), &record);
+}
+
+static void assert_held(int64_t step, size_t n)
+{
+    const ChannelHeld *held = &home.trainers[0].held;
+    assert_int_equal(held->n, n);
+    for (size_t i = 0; i < n; i++)
+        if (held->steps[i] == step)
+            return;
+    fail_msg("step %lld is not held", (long long)step);
+}
+
+/* The checkpoints that evaluations read are known at `go`, and at each commit, even where the watch is behind. */
+static void what_evaluations_read_is_held(_unused_ void **state)
+{
+    char phases[KEY_MAX];
+    (void)key_prefix("lab", KEY_PHASES, phases);
+    evaluate("e", SUBMISSION, 40, true);
+    evaluate("f", SUBMISSION, 40, true);
+    evaluate("g", "another0000000000000000000000000", 30, true);
+    evaluate("h", SUBMISSION, 0, true);
+    run_world();
+    assert_held(40, 1);
+    const ChannelMessage saved = {.type = CHANNEL_SAVED, .step = 60, .uri = "file:///c/60"};
+    trainer_messages_take(w.slots.of[0], &saved);
+    while (!is_under_way(&etcd, phases))
+        answer(newest_call(&etcd, CALL_TXN), GIVEN);
+    /* rank 0 would remove what it does not know as held */
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_COMMITTED], 0);
+    evaluate("e", SUBMISSION, 50, false);
+    answer(under_way(&etcd, phases), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    answer_all();
+    assert_int_equal(home.trainers[0].n_told[CHANNEL_COMMITTED], 1);
+    assert_held(50, 2);
+    assert_held(40, 2);
+}
+
+static void as_many_are_held_as_are_committed(_unused_ void **state)
+{
+    char name[8];
+    for (int i = 1; i <= 20; i++) {
+        (void)snprintf(name, sizeof(name), "e%02d", i);
+        evaluate(name, SUBMISSION, i, true);
+    }
+    run_world();
+    assert_int_equal(home.trainers[0].held.n, CHANNEL_HELD_MAX);
+}
+
 /* A program that stays away ends the job with its reason, and not as a hang of some node. */
 static void a_program_that_is_nowhere_is_named(_unused_ void **state)
 {
@@ -554,6 +614,8 @@ int main(void)
         CASE(ranks_get_the_program),
         CASE(another_program_is_not_run),
         CASE(results_are_written_under_the_worlds_guard),
+        CASE(what_evaluations_read_is_held),
+        CASE(as_many_are_held_as_are_committed),
         CASE(a_program_that_is_nowhere_is_named),
         CASE(a_program_of_another_user_has_a_host),
         CASE(a_host_that_starts_nothing_is_a_rank_that_ended),

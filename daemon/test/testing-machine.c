@@ -144,6 +144,8 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
         t->assigned = *message;
         t->assigned.assign.spec = NULL; /* the spec is borrowed */
     }
+    if (message->type == CHANNEL_GO || message->type == CHANNEL_COMMITTED)
+        t->held = message->held;
     if (message->type == CHANNEL_GO)
         memcpy(t->address, message->address, sizeof(t->address));
     return 0;

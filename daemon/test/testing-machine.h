@@ -31,6 +31,7 @@ typedef struct FakeTrainer {
     ChannelType told;                  /* type of the last message to the trainer, except `alive` */
     ChannelMessage assigned;           /* the last `assign`; its spec is not kept */
     char address[CHANNEL_ADDRESS_MAX]; /* from the last `go` */
+    ChannelHeld held;                  /* of the newest go or committed */
     int n_told[CHANNEL_TYPES];         /* numbers of messages to the trainer, by type */
     uint64_t alive_usec, lease_usec;   /* from the last `alive` */
     RankLog *log;                      /* valid while `process` is set */

@@ -38,7 +38,7 @@ static const CheckpointCommit *commit_newest(const Commit *commit)
     return &commit->lines[commit->n_lines - 1];
 }
 
-static void commit_answer(Commit *commit, bool committed)
+static void commit_answer(Commit *commit, bool committed, const ChannelHeld *held)
 {
     LocalWorld *local = commit->local;
     const WorkloadEvents *events = &local->job->workload->events;
@@ -58,7 +58,8 @@ static void commit_answer(Commit *commit, bool committed)
     Rank *rank = slots_rank_of(local, local_world_rank0(local));
     ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
                              .generation = local->generation,
-                             .step = commit_newest(commit)->step};
+                             .step = commit_newest(commit)->step,
+                             .held = *held};
     if (rank)
         rank_send(rank, &answer);
     if (!committed)
@@ -84,6 +85,40 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
                 RETRY_MSEC * USEC_PER_MSEC, on_commit_retry, commit);
 }
 
+/* Rank 0 may remove older checkpoints once it knows of its commit. No evaluation of those begins after the commit, and
+ * those that have begun are in etcd: the leader guards the beginning by the mod revision of checkpoints/<job>. */
+static void on_held_read(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    Commit *commit = userdata;
+    ChannelHeld held = {0};
+    commit->call = NULL; /* the call frees itself */
+    if (r < 0) {
+        commit_retry_later(commit, r, err->text);
+        return;
+    }
+    for (size_t i = 0; i < range->n_kvs; i++) {
+        const EtcdKeyValue *kv = &range->kvs[i];
+        PhaseRecord phase = {0};
+        Error e = ERROR_INIT; /* the watch of phases logs it */
+        if (phase_record_decode(kv->key, kv->value, kv->n_value, &phase, &e) == 0)
+            evaluation_add_held(&phase, commit->local->submission, &held);
+        phase_record_clear(&phase);
+    }
+    commit_answer(commit, true, &held);
+}
+
+/* The commit is in etcd. */
+static void commit_finish(Commit *commit)
+{
+    LocalWorld *local = commit->local;
+    char prefix[KEY_MAX];
+    (void)key_prefix(local->job->workload->needs.config->cluster, KEY_PHASES, prefix);
+    int r = etcd_get(local->job->workload->needs.etcd, prefix, true, on_held_read, commit,
+                     &commit->call);
+    if (r < 0)
+        commit_retry_later(commit, r, "");
+}
+
 static void on_commit_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Commit *commit = userdata;
@@ -94,7 +129,7 @@ static void on_commit_written(int r, const Error *err, const EtcdTxnResult *resu
     if (r < 0)
         commit_retry_later(commit, r, why);
     else if (result->succeeded)
-        commit_answer(commit, true);
+        commit_finish(commit);
     else
         commit_read(commit);
 }
@@ -220,9 +255,9 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
     }
 
     if (is_ours(&record, commit_newest(commit)))
-        commit_answer(commit, true);
+        commit_finish(commit);
     else if (world_revision != local->world_revision || is_behind(commit, &record))
-        commit_answer(commit, false);
+        commit_answer(commit, false, &(ChannelHeld){0});
     else
         commit_write(commit, &record, old_text, record_revision);
     checkpoints_record_clear(&record);

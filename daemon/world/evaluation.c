@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/macro.h"
 #include "daemon/world/job.h"
 #include "daemon/world/rank.h"
 #include "daemon/world/workload.h"
@@ -50,4 +51,19 @@ void evaluation_write(Evaluation *evaluation, const ChannelMessage *results)
 {
     evaluation->results = results->results;
     record_writer_send(&evaluation->writer);
+}
+
+/* Marks of two generations may have one step, and are one entry. The record of a job's commits names at most
+ * CHANNEL_HELD_MAX of them, and so many can be evaluated. */
+void evaluation_add_held(const PhaseRecord *phase, const char *submission, ChannelHeld *held)
+{
+    const EvalProgress *eval = &phase->eval;
+    size_t i = 0;
+    if (eval->present.step == 0 || strcmp(eval->submission, submission) != 0)
+        return;
+    while (i < held->n && held->steps[i] != eval->present.step)
+        i++;
+    if (i < CHANNEL_HELD_MAX)
+        held->steps[i] = eval->present.step;
+    held->n = MIN(MAX(held->n, i + 1), (size_t)CHANNEL_HELD_MAX);
 }

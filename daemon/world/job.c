@@ -239,6 +239,17 @@ static void start_pending(LocalWorld *local)
     local_world_report(local); /* one write reports all ranks */
 }
 
+/* A checkpoint that is older than this world and may be removed when it begins has been under evaluation since before
+ * `go`, and the watch of phases has shown that. */
+static ChannelHeld held_of(const LocalWorld *local)
+{
+    ChannelHeld held = {0};
+    for (const LocalJob *job = local->job->workload->jobs; job; job = job->next)
+        if (job->has_phase)
+            evaluation_add_held(&job->phase, local->submission, &held);
+    return held;
+}
+
 static void send_go(LocalWorld *local)
 {
     LocalJob *job = local->job;
@@ -251,7 +262,9 @@ static void send_go(LocalWorld *local)
         Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->is_ready || rank->has_gone)
             continue;
-        ChannelMessage go = {.type = CHANNEL_GO, .generation = local->generation};
+        ChannelMessage go = {.type = CHANNEL_GO,
+                             .generation = local->generation,
+                             .held = held_of(local)};
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
         watchdog_note_stage(&rank->watchdog, rank->watchdog.step, STAGE_JOINING,

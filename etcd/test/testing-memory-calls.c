@@ -54,7 +54,7 @@ static EtcdCall *add_call(Etcd *etcd, CallKind kind, const char *key, void *user
 int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
              EtcdCall **ret)
 {
-    assert_true(etcd->range ? prefix && strcmp(key, etcd->range) == 0 : !prefix);
+    assert_true(!etcd->range || (prefix && strcmp(key, etcd->range) == 0));
     EtcdCall *call = add_call(etcd, CALL_READ, key, userdata, ret);
     if (!call)
         return etcd->fails;

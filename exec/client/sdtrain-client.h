@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #define SDTRAIN_PACKET_MAX 4096
+#define SDTRAIN_HELD_MAX 16
 
 struct sdtrain_link {
     int is_tried, fd; /* fd -1: there is no connection */
@@ -40,9 +41,11 @@ struct sdtrain_link {
     long long answered_step;
     int answer;               /* 1: committed, 0: refused, -1: none yet */
     long long committed_step; /* -1: none yet */
+    int is_told, n_held;      /* HOLD has come, and replaces SDTRAIN_HOLD */
+    long long held[SDTRAIN_HELD_MAX];
 };
 
-static struct sdtrain_link sdtrain_link_ = {0, -1, 0, 0, 0, 0, -1, -1};
+static struct sdtrain_link sdtrain_link_ = {0, -1, 0, 0, 0, 0, -1, -1, 0, 0, {0}};
 
 static inline double sdtrain_now_(void)
 {
@@ -115,6 +118,17 @@ static inline int sdtrain_send_(const char *packet, double timeout_sec)
     }
 }
 
+static inline void sdtrain_take_held_(const char *text)
+{
+    sdtrain_link_.is_told = 1;
+    sdtrain_link_.n_held = 0;
+    while (text && *text && sdtrain_link_.n_held < SDTRAIN_HELD_MAX) {
+        sdtrain_link_.held[sdtrain_link_.n_held++] = atoll(text);
+        text = strchr(text, ',');
+        text = text ? text + 1 : text;
+    }
+}
+
 static inline void sdtrain_take_(char *line)
 {
     char *value = strchr(line, '=');
@@ -125,6 +139,8 @@ static inline void sdtrain_take_(char *line)
         sdtrain_link_.leave_at = sdtrain_now_() + atof(value);
     } else if (strcmp(line, "SAVE") == 0) {
         sdtrain_link_.saves++;
+    } else if (strcmp(line, "HOLD") == 0) {
+        sdtrain_take_held_(value);
     } else if (strcmp(line, "COMMITTED") == 0 || strcmp(line, "REFUSED") == 0) {
         sdtrain_link_.answered_step = atoll(value);
         sdtrain_link_.answer = *line == 'C';
@@ -216,6 +232,19 @@ static inline long long sdtrain_committed(void)
 {
     sdtrain_receive_(0);
     return sdtrain_link_.committed_step;
+}
+
+/* Tells whether an evaluation reads the checkpoint of this step, so that it must not be removed. */
+static inline int sdtrain_is_held(long long step)
+{
+    int i;
+    sdtrain_receive_(0);
+    if (!sdtrain_link_.is_told)
+        sdtrain_take_held_(getenv("SDTRAIN_HOLD"));
+    for (i = 0; i < sdtrain_link_.n_held; i++)
+        if (sdtrain_link_.held[i] == step)
+            return 1;
+    return 0;
 }
 
 /* Registers a checkpoint, and waits for the answer. Returns 1 if it was committed, and without sdtrain; 0 if it was

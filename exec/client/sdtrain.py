@@ -30,12 +30,16 @@ import socket
 import sys
 import threading
 import time
-from typing import Dict, Optional, Tuple
+from typing import Dict, FrozenSet, Optional, Tuple
 
 __all__ = ["active", "ready", "step", "stage", "checkpoint", "register", "committed", "status", "watchdog", "stacks",
-           "extend", "finished", "leaving", "save_requested", "resume", "result", "artifact"]
+           "extend", "finished", "leaving", "save_requested", "resume", "held", "result", "artifact"]
 
 _PACKET_BYTES = 4096
+
+
+def _steps(text: str) -> FrozenSet[int]:
+    return frozenset(int(step) for step in text.split(",") if step)
 
 
 class _Link:
@@ -50,6 +54,7 @@ class _Link:
         self.save = False
         self.answers: Dict[int, bool] = {}
         self.committed: Optional[int] = None
+        self.held = _steps(os.environ.get("SDTRAIN_HOLD", ""))
 
     def open(self) -> Optional[socket.socket]:
         if self.pid == os.getpid():
@@ -130,6 +135,8 @@ class _Link:
             self.leave_at = time.monotonic() + float(value)
         elif key == "SAVE":
             self.save = True
+        elif key == "HOLD":
+            self.held = _steps(value)
         elif key in ("COMMITTED", "REFUSED"):
             self.answers[int(value)] = key == "COMMITTED"
             if key == "COMMITTED":
@@ -180,6 +187,12 @@ def committed() -> Optional[int]:
     """The newest step whose checkpoint was committed since this program began; None: none."""
     _link.receive()
     return _link.committed
+
+
+def held() -> FrozenSet[int]:
+    """Steps of checkpoints that evaluations read: do not remove these, until a later commit is told without them."""
+    _link.receive()
+    return _link.held
 
 
 def checkpoint(uri: str, done: int, timeout: float = 60.0) -> bool:

@@ -57,7 +57,7 @@ static void checkpoints_are_registered_once_committed(_unused_ void **state)
     assert_string_equal(m.uri, "/ckpt/step-7");
     expect(CHANNEL_STEP, &m); /* the program's second checkpoint was read with it */
     assert_int_equal(m.step, 8);
-    m = (ChannelMessage){.type = CHANNEL_COMMITTED, .step = 7};
+    m = (ChannelMessage){.type = CHANNEL_COMMITTED, .step = 7, .held = {.steps = {5, 6}, .n = 2}};
     tell(&m);
     assert_int_equal(step_before_saved(&m), 9);
     assert_int_equal(m.step, 9);

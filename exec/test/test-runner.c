@@ -140,11 +140,13 @@ static void who_does_not_leave_is_killed(_unused_ void **state)
 static void the_client_for_c_reports_and_receives(_unused_ void **state)
 {
     ChannelMessage m = {0};
+    runner_held = (ChannelHeld){.steps = {3}, .n = 1};
     go(spec("client", "", ""), 0);
+    runner_held.n = 0;
     expect(CHANNEL_STEP, &m);
     assert_true(m.step == 5 && m.loss == 0.5);
     expect(CHANNEL_SAVED, &m);
-    m = (ChannelMessage){.type = CHANNEL_COMMITTED, .step = 5};
+    m = (ChannelMessage){.type = CHANNEL_COMMITTED, .step = 5, .held = {.steps = {2, 4}, .n = 2}};
     tell(&m);
     m = (ChannelMessage){.type = CHANNEL_CHECKPOINT};
     tell(&m);

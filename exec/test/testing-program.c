@@ -129,7 +129,7 @@ static int do_register(void)
     report("STEP=7\nCHECKPOINT=/ckpt/step-7");
     report("STEP=8\nCHECKPOINT=/ckpt/step-8");
     await("REFUSED=8"); /* the one before is not committed yet */
-    await("COMMITTED=7");
+    await("HOLD=5,6\nCOMMITTED=7");
     report("STEP=9\nCHECKPOINT=/ckpt/step-9");
     await("REFUSED=9"); /* etcd has refused it */
     return 0;
@@ -254,9 +254,13 @@ static int do_client(void)
     if (!sdtrain_active() || !sdtrain_report("READY=1") ||
         !sdtrain_reportf("STEP=%d\nLOSS=%g", 5, 0.5))
         return 93;
+    if (!sdtrain_is_held(3) || sdtrain_is_held(4))
+        return 94;
     if (sdtrain_checkpoint("/elsewhere", 5, 20) != 0 || sdtrain_committed() != -1 ||
         sdtrain_checkpoint("/ckpt/step-5", 5, 20) != 1 || sdtrain_committed() != 5)
         return 92;
+    if (sdtrain_is_held(3) || !sdtrain_is_held(2) || !sdtrain_is_held(4))
+        return 94;
     (void)signal(SIGTERM, SIG_DFL); /* it polls, so it gets none */
     while (!sdtrain_save_requested())
         (void)usleep(1000);

@@ -24,6 +24,7 @@ char folder[] = "/tmp/test-runner-XXXXXX";
 char self[PATH_MAX];
 int runner_log = -EBADF, runner_room = -1;
 const char *runner_checkpoint = "";
+ChannelHeld runner_held;
 TestedRunner run;
 
 void start_runner(int slot)
@@ -152,7 +153,7 @@ void go(char *text, int rank)
     if (rank == 0)
         expect(CHANNEL_RENDEZVOUS, &m);
     expect(CHANNEL_READY, &m);
-    m = (ChannelMessage){.type = CHANNEL_GO, .address = "127.0.0.1:29999"};
+    m = (ChannelMessage){.type = CHANNEL_GO, .address = "127.0.0.1:29999", .held = runner_held};
     tell(&m);
 }
 

@@ -39,6 +39,7 @@ extern int runner_log, runner_room;
 
 /* A rank that is assigned from now on goes on from this checkpoint, of step 7; empty: from none. */
 extern const char *runner_checkpoint;
+extern ChannelHeld runner_held; /* with `go` */
 
 void start_runner(int slot);
 /* Receives the next message that is not a stage. */

@@ -58,7 +58,13 @@ static ChannelMessage full(ChannelType type)
         m.alive_usec = 3000000;
         m.lease_usec = 4000000;
         break;
+    case CHANNEL_COMMITTED:
+        m.held = (ChannelHeld){.steps = {5, 123456789012}, .n = 2};
+        break;
     case CHANNEL_GO:
+        m.held = (ChannelHeld){.steps = {7}, .n = 1};
+        (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
+        break;
     case CHANNEL_RENDEZVOUS:
         (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
         break;

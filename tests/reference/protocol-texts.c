@@ -151,6 +151,9 @@ const JobKey exec_job_keys[] = {
      "[exit codes](exit-codes.md); 0, 75, 78 and 80 to 86 have their meaning already, and any other code is `retry`"},
     {"exec.secrets", NULL, "none", false,
      "list of variables whose values lie on the node, never in the job file; they are masked in output"},
+    {"checkpoint.keep_last", NULL, "none: all that are registered", false,
+     "newest checkpoints that the program itself keeps, 2 to 16, beside those that it is told to hold. "
+     "Evaluations skip older ones"},
     {"checkpoint.uri", NULL, "none: nothing can be registered", false,
      "folder or prefix below which the program's checkpoints lie"},
     {"recovery.max_failures_at_same_step", "3", NULL, false, "generations in a row without progress that end the job"},
@@ -202,6 +205,7 @@ static const struct {
      "to the runner of a program: CLOCK_BOOTTIME at which the node's lease may end (`exec.fence_s`)"},
     {"alive_usec", "time after which the process is killed unless another `alive` comes"},
     {"address", "address of the rendezvous store"},
+    {"held", "at most 16, each with `step`: checkpoints that evaluations read, and that rank 0 keeps"},
     {"pid", "the process"},
     {"stage", "where in the step the rank is"},
     {"waited_usec", "how long the ranks have waited for data or a save; 0: they do not wait"},

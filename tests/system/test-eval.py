@@ -18,6 +18,9 @@ with open("begun", "a") as file:
     file.write("%d %s\\n" % (step, uri))
 while os.path.exists("hold"):
     time.sleep(0.02)
+if not os.path.exists(uri.removeprefix("file://")):
+    print("the checkpoint of step %d is gone" % step)
+    sys.exit(4)
 if os.path.exists("bad-%d" % step):
     print("the images of step %d are black" % step)
     sys.exit(3)
@@ -32,9 +35,9 @@ with open("done", "a") as file:
 """
 
 TRAIN = """
-import os, sys, time
+import os, shutil, sys, time
 import sdtrain
-steps, pause = int(sys.argv[1]), float(sys.argv[2])
+steps, pause, keep = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 step = int(os.environ["SDTRAIN_STEP"] or 0)
 while step < steps:
     if os.path.exists("wait-%d" % step):
@@ -47,6 +50,10 @@ while step < steps:
         path = os.path.join(os.getcwd(), "checkpoints", "step-%d" % step)
         os.makedirs(path, exist_ok=True)
         sdtrain.checkpoint(path, step, timeout=60)
+        there = sorted(int(name[5:]) for name in os.listdir("checkpoints"))
+        for old in there[:-keep] if keep else []:
+            if old not in sdtrain.held():
+                shutil.rmtree("checkpoints/step-%d" % old)
 """
 
 
@@ -90,11 +97,11 @@ class Eval(unittest.TestCase):
                 "exec": {"command": ["python3", "evaluate.py"], "dir": self.folder, "env": CLIENT},
                 "checkpoint": {"uri": uri or self.path("checkpoints")}, **more}
 
-    def program(self, steps=20, pause=0.02):
+    def program(self, steps=20, pause=0.02, keep=0):
         return {"name": self.name, "kind": "exec", "world": {"min": 1, "max": 1},
-                "exec": {"command": ["python3", "train.py", str(steps), str(pause)], "dir": self.folder,
-                         "env": CLIENT},
-                "checkpoint": {"uri": self.path("checkpoints")}}
+                "exec": {"command": ["python3", "train.py", str(steps), str(pause), str(keep)],
+                         "dir": self.folder, "env": CLIENT},
+                "checkpoint": {"uri": self.path("checkpoints"), **({"keep_last": keep} if keep else {})}}
 
     def record(self, kind, name):
         done = subprocess.run(["etcdctl", "--endpoints", self.cluster.etcd, "get", "--print-value-only",
@@ -147,6 +154,41 @@ class Eval(unittest.TestCase):
         for line in self.lines("begun"):
             with open(line.split(" ", 1)[1].removeprefix("file://")) as file:
                 self.assertEqual(json.load(file)["step"], int(line.split()[0]))
+
+    def stays(self, job):
+        """Evaluates a job that keeps its newest two checkpoints, and is killed once. Its first evaluation lasts longer."""
+        def there():
+            return sorted(int(name.split("-")[1]) for name in os.listdir(self.path("checkpoints")) if name.startswith("step-"))
+        self.write("hold")
+        self.write("wait-10")
+        os.makedirs(self.path("checkpoints"))
+        evaluation = self.evaluation()
+        self.cluster.submit(evaluation)
+        self.cluster.submit(job)
+        until(lambda: self.lines("begun"), "the first evaluation has begun", timeout=60)
+        held = int(self.lines("begun")[0].split()[0])
+        os.unlink(self.path("wait-10"))
+        until(lambda: there()[-1] >= held + 15 and held + 5 not in there(), "older checkpoints are removed", timeout=60)
+        self.assertIn(held, there())
+        pid = self.cluster.status(job)["world"]["ranks"][0]["pid"]
+        os.kill(program_of(self.lab, self.name, 0) if job.get("kind") == "exec" else pid, signal.SIGKILL)
+        self.cluster.wait(job, "succeeded", timeout=90)
+        self.assertEqual(self.cluster.status(job)["generation"], 2)
+        self.assertEqual(there(), [held, 95, 100])
+        os.unlink(self.path("hold"))
+        self.cluster.wait(evaluation, "succeeded", timeout=60)
+        self.assertEqual(self.lines("done"), [str(held), "95", "100"])
+        self.assertEqual([step for step, verdict in self.verdicts(evaluation) if verdict == "done"], [held, 95, 100])
+        self.assertEqual(self.cluster.status(evaluation)["incidents"], [])
+
+    def test_what_is_evaluated_stays_of_a_program(self):
+        self.stays(self.program(steps=100, keep=2))
+
+    def test_what_is_evaluated_stays_of_a_trainer(self):
+        job = self.lab.job(self.name, train__steps=100, checkpoint__every_steps=5, checkpoint__keep_last=2, world__min=1,
+                           world__max=1)
+        job["checkpoint"]["uri"] = self.path("checkpoints")
+        self.stays(job)
 
     def test_it_yields_its_slot(self):
         self.write("hold")

@@ -150,6 +150,8 @@ typedef struct CheckpointOptions {
     bool blocking;
 } CheckpointOptions;
 
+enum { CHECKPOINT_HELD_MAX = 16 };
+
 int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err);
 /* Abandons a save in progress by aborting its comm, and waits for the end of a retention in progress. */
 CheckpointWriter *checkpoint_writer_free(CheckpointWriter *writer);
@@ -179,6 +181,9 @@ bool checkpoint_busy(CheckpointWriter *writer);
 void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
 /* Polls until the phase is no longer WRITING. Returns -ETIMEDOUT after timeout_usec. */
 int checkpoint_wait(CheckpointWriter *writer, uint64_t timeout_usec, CheckpointResult *ret);
+/* Rank 0 calls it before checkpoint_claim() and checkpoint_settle(): from now on the checkpoints of these steps, which
+ * evaluations read, are kept, unless a save has no room. */
+void checkpoint_hold(CheckpointWriter *writer, const int64_t *steps, size_t n);
 /* Rank 0 passes on the daemon's answer after WRITTEN. A commit makes the checkpoint and its metrics part of the history
  * and starts retention; after a refusal the writer forgets the checkpoint and its metrics. */
 void checkpoint_settle(CheckpointWriter *writer, bool committed);
@@ -210,17 +215,24 @@ int checkpoint_close(CheckpointWriter *writer, Error *err);
 
 typedef struct MetricsKept MetricsKept; /* see metrics.h */
 
+/* Which checkpoints of a history are kept. */
+typedef struct Retention {
+    int64_t keep_last, keep_every; /* as in CheckpointOptions */
+    const int64_t *held;           /* steps that are kept, too */
+    size_t n_held;
+} Retention;
+
 /* Removes the objects that the history ending with `latest` does not need, manifests before their objects.
  * Kept:      the newest keep_last (at least 2) whole checkpoints of the history, every step that is a multiple of
- *            keep_every, checkpoints beyond latest's step with their metrics, and everything that belongs to a newer
- *            generation or is not of the owner's history.
+ *            keep_every or is held, checkpoints beyond latest's step with their metrics, and everything that belongs to
+ *            a newer generation or is not of the owner's history.
  * Removed:   the history's other checkpoints, checkpoints of this or an older generation that are not in the history
  *            (never committed, or invalidated), folders without a manifest, metrics that no remaining manifest lists,
  *            and plan sets from before the first commit.
  * Once a newer generation has written anything, nothing is removed. kept: remembers manifests from call to call; may be
  * NULL. */
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
-                      int64_t keep_last, int64_t keep_every, MetricsKept *kept, size_t *ret_removed,
+                      const Retention *retention, MetricsKept *kept, size_t *ret_removed,
                       Error *err);
 
 /* Removes temporary objects and multipart uploads that dead writers of this and older generations of the owner's

@@ -26,7 +26,7 @@ typedef struct Retire {
     Store *store;
     const CheckpointOwner *owner;
     const Manifest *latest;
-    int64_t keep_last, keep_every;
+    Retention retention;
     Catalogue catalogue;
     bool *keep; /* [catalogue.n_folders]: whether each folder is kept */
     MetricsKept *kept;
@@ -95,7 +95,11 @@ static void history_at(const Retire *t, size_t k, char folder[CHECKPOINT_FOLDER_
 
 static bool is_kept_step(const Retire *t, int64_t step)
 {
-    return t->keep_every > 0 && step % t->keep_every == 0;
+    const Retention *retention = &t->retention;
+    bool kept = retention->keep_every > 0 && step % retention->keep_every == 0;
+    for (size_t i = 0; i < retention->n_held; i++)
+        kept = kept || retention->held[i] == step;
+    return kept;
 }
 
 static void decide(Retire *t)
@@ -112,8 +116,8 @@ static void decide(Retire *t)
         size_t i = find_folder(t, folder);
         if (i == SIZE_MAX || !t->catalogue.folders[i].has_manifest)
             continue; /* the checkpoint was removed before, perhaps only in part */
-        t->keep[i] = whole < t->keep_last || is_kept_step(t, name.step);
-        if (whole < t->keep_last && is_whole(t, folder))
+        t->keep[i] = whole < t->retention.keep_last || is_kept_step(t, name.step);
+        if (whole < t->retention.keep_last && is_whole(t, folder))
             whole++;
     }
     /* The history's list is bounded: folders older than the list are judged only by their step. */
@@ -215,15 +219,12 @@ static int remove_all(Retire *t, Error *err)
 }
 
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
-                      int64_t keep_last, int64_t keep_every, MetricsKept *kept, size_t *ret_removed,
+                      const Retention *retention, MetricsKept *kept, size_t *ret_removed,
                       Error *err)
 {
-    Retire t = {.store = store,
-                .owner = owner,
-                .kept = kept,
-                .latest = latest,
-                .keep_last = CLAMP(keep_last, 2, MANIFEST_COMMITTED_MAX),
-                .keep_every = keep_every};
+    Retire t = {
+        .store = store, .owner = owner, .kept = kept, .latest = latest, .retention = *retention};
+    t.retention.keep_last = CLAMP(retention->keep_last, 2, MANIFEST_COMMITTED_MAX);
     int r = checkpoint_owner_look(owner, err);
     if (r == 0)
         r = catalogue_read(store, &t.catalogue, err);

@@ -2,10 +2,13 @@
 /* room.c - frees space after a save for which the store had no space.
  * Old checkpoints are usually removed after a commit. But a full store accepts no checkpoint that could be committed,
  * so a store full of this job's own old checkpoints would stay full for ever. They are removed here by the same rule as
- * after a commit, and nothing else is removed: if this is not enough, only the operator knows what else can be deleted.
+ * after a commit, and those that evaluations read, too. Nothing else is removed: if this is not enough, only the
+ * operator knows what else can be deleted.
  */
 #include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/writer.h"
+
+#include "base/log.h"
 
 #include <string.h>
 
@@ -56,6 +59,9 @@ void room_make(CheckpointWriter *w, Error *err)
     const long long keep_last = w->options.keep_last;
     const int r = err->code;
     Error said = ERROR_INIT;
+    if (w->n_held > 0)
+        log_warning("%s has no room for a save: what evaluations read is kept no longer", uri);
+    w->n_held = 0;
     /* writer_retire() logs its errors; the free space that is measured next shows the effect */
     (void)writer_retire(w, &said);
     const CheckpointRoom room = room_measure(w);

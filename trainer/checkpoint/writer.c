@@ -100,8 +100,12 @@ int writer_retire(CheckpointWriter *w, Error *err)
     w->claimed = false;
     if (!w->owner || !w->latest)
         return 0;
-    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
-                              w->options.keep_every, w->kept, &removed, err);
+    const Retention retention = {.keep_last = w->options.keep_last,
+                                 .keep_every = w->options.keep_every,
+                                 .held = w->held,
+                                 .n_held = w->n_held};
+    int r = checkpoint_retire(w->options.store, w->owner, w->latest, &retention, w->kept, &removed,
+                              err);
     if (r < 0)
         log_warning("old checkpoints stay for now: %s", err->text);
     else if (removed > 0)
@@ -493,6 +497,16 @@ void checkpoint_room(CheckpointWriter *w, CheckpointRoom *ret)
         w->measured_usec = now_usec;
         writer_set_task(w, TASK_MEASURE);
     }
+    writer_unlock(w);
+}
+
+void checkpoint_hold(CheckpointWriter *w, const int64_t *steps, size_t n)
+{
+    assert(w->rank == 0 && n <= CHECKPOINT_HELD_MAX);
+    writer_lock(w);
+    writer_wait_idle(w);
+    memcpy(w->held, steps, sizeof(*steps) * n);
+    w->n_held = n;
     writer_unlock(w);
 }
 

@@ -93,7 +93,10 @@ struct CheckpointWriter {
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
     bool claimed;           /* rank 0: the folder was claimed, and nothing was retired since then */
-    Manifest *written;      /* rank 0: the manifest that waits for checkpoint_settle() */
+    /* rank 0: steps of checkpoints that evaluations read; changed only while the thread has no task */
+    int64_t held[CHECKPOINT_HELD_MAX];
+    size_t n_held;
+    Manifest *written; /* rank 0: the manifest that waits for checkpoint_settle() */
     /* rank 0: the newest committed manifest; the next manifest continues its history */
     Manifest *latest;
     MetricsKept *kept;     /* used only on rank 0 */

@@ -32,6 +32,7 @@ struct DaemonLink {
     unsigned wishes;
     int64_t verdict_step;
     DaemonVerdict verdict;
+    ChannelHeld held; /* as of the newest go or committed */
     int64_t generation;
     int64_t step; /* the newest step and stage; not sent yet if stage_dirty is set */
     TrainStage stage;
@@ -70,6 +71,7 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
         break;
     case CHANNEL_GO:
         (void)snprintf(link->address, sizeof(link->address), "%s", m->address);
+        link->held = m->held;
         link->go = true;
         break;
     case CHANNEL_ALIVE:
@@ -85,6 +87,8 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
     case CHANNEL_REFUSED:
         link->verdict_step = m->step;
         link->verdict = m->type == CHANNEL_COMMITTED ? VERDICT_COMMITTED : VERDICT_REFUSED;
+        if (m->type == CHANNEL_COMMITTED)
+            link->held = m->held;
         link->refused = link->refused || m->type == CHANNEL_REFUSED;
         break;
     default:
@@ -328,6 +332,14 @@ DaemonVerdict daemon_link_verdict(DaemonLink *link, int64_t step)
     DaemonVerdict verdict = link->verdict_step == step ? link->verdict : VERDICT_PENDING;
     pthread_mutex_unlock(&link->lock);
     return verdict;
+}
+
+ChannelHeld daemon_link_held(DaemonLink *link)
+{
+    pthread_mutex_lock(&link->lock);
+    const ChannelHeld held = link->held;
+    pthread_mutex_unlock(&link->lock);
+    return held;
 }
 
 int daemon_link_wait_verdict(DaemonLink *link, int64_t step, uint64_t timeout_usec,

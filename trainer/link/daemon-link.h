@@ -48,6 +48,8 @@ void daemon_link_wait(DaemonLink *link, int64_t step, TrainStage stage, uint64_t
 unsigned daemon_link_wishes(DaemonLink *link, bool clear);
 /* Returns the daemon's answer to `saved` of this step. */
 DaemonVerdict daemon_link_verdict(DaemonLink *link, int64_t step);
+/* Returns the checkpoints that evaluations read, as of `go` or of the newest commit. */
+ChannelHeld daemon_link_held(DaemonLink *link);
 int daemon_link_wait_verdict(DaemonLink *link, int64_t step, uint64_t timeout_usec,
                              DaemonVerdict *ret, Error *err);
 /* Returns 0, -EPIPE or -ESTALE; the loop calls it once per step. */

@@ -326,11 +326,19 @@ static int open_writer(Session *s, Error *err)
     return 0;
 }
 
+void session_hold(Session *s)
+{
+    const ChannelHeld held = daemon_link_held(s->link);
+    if (s->rank == 0)
+        checkpoint_hold(s->writer, held.steps, held.n);
+}
+
 /* Rank 0 claims the folder before any step is trained in vain. If the store does not answer, the first save claims
  * it. */
 static int claim(Session *s, Error *err)
 {
     Error said = ERROR_INIT;
+    session_hold(s);
     int r = s->rank == 0 ? checkpoint_claim(s->writer, NULL, &said) : 0;
     if (r == -CHECKPOINT_NOT_OWNER || r == -EPROTONOSUPPORT)
         return error_set(err, r, "%s", said.text);

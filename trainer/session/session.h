@@ -88,5 +88,7 @@ int session_join(Session *session, const char *address, const char *bind_address
 bool session_resumes_own(const Session *session);
 /* After the last save of a `sdtrainer run` without a lock: puts an object that shows that the run has ended. */
 void session_close_folder(Session *session);
+/* Passes on what the daemon has said of checkpoints that evaluations read. */
+void session_hold(Session *session);
 Session *session_free(Session *session);
 DEFINE_CLEANUP(Session, session_free)

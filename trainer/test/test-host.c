@@ -119,6 +119,36 @@ static void go_and_wishes_arrive(void **unused)
     assert_int_equal(daemon_link_check(the_link, &err), 0);
 }
 
+static void assert_held(int64_t step)
+{
+    const ChannelHeld held = daemon_link_held(the_link);
+    assert_int_equal(held.n, step > 0);
+    assert_true(held.n == 0 || held.steps[0] == step);
+}
+
+/* A refusal tells nothing of evaluations. */
+static void the_newest_word_of_evaluations_counts(void **unused)
+{
+    (void)unused;
+    Error err = ERROR_INIT;
+    DaemonVerdict verdict;
+    char address[CHANNEL_ADDRESS_MAX];
+    open_host();
+    assert_held(0);
+    assign(0);
+    say((ChannelMessage){.type = CHANNEL_GO, .address = "a:1", .held = {.steps = {3}, .n = 1}});
+    assert_int_equal(daemon_link_wait_go(the_link, WAIT_USEC, address, &err), 0);
+    assert_held(3);
+    say((ChannelMessage){.type = CHANNEL_COMMITTED, .step = 5, .held = {.steps = {4}, .n = 1}});
+    assert_int_equal(daemon_link_wait_verdict(the_link, 5, WAIT_USEC, &verdict, &err), 0);
+    assert_held(4);
+    say((ChannelMessage){.type = CHANNEL_REFUSED, .step = 6});
+    assert_int_equal(daemon_link_wait_verdict(the_link, 6, WAIT_USEC, &verdict, &err), 0);
+    assert_held(4);
+    settle(7);
+    assert_held(0);
+}
+
 static void verdicts_are_of_their_step(void **unused)
 {
     (void)unused;
@@ -246,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(go_and_wishes_arrive, close_host),
+        cmocka_unit_test_teardown(the_newest_word_of_evaluations_counts, close_host),
         cmocka_unit_test_teardown(verdicts_are_of_their_step, close_host),
         cmocka_unit_test_teardown(a_daemon_that_is_gone_is_noticed, close_host),
         cmocka_unit_test_teardown(bad_packets_are_skipped, close_host),

@@ -2,6 +2,7 @@
 /* decision-rules.c - the invariants (docs/internals/architecture.md) that can be checked in the core's state. */
 #include "controller/core/step/decision-rules.h"
 
+#include "controller/core/facts/evals.h"
 #include "controller/core/state/text-buffer.h"
 
 /* True when the job's world holds slots. A lost world holds none: a leader that never saw the world does not know
@@ -92,6 +93,17 @@ static void check_new_world(const Cluster *c, const CoreJob *job, const Decision
             check_slots(c, &c->jobs[j], world);
 }
 
+/* Checks that an evaluation begins only with a checkpoint that is not removed before its node knows of it. */
+static void check_evaluated(const Cluster *c, const CoreJob *job, const Decision *d)
+{
+    const CommitMark is = d->phase.eval.present, was = job->phase.eval.present;
+    if (!job->facts.is_eval || (is.step == was.step && is.generation == was.generation))
+        return;
+    const CoreJob *followed = eval_followed(c, job);
+    assert(followed && text_equal(d->followed, followed->name));
+    assert(d->followed_revision == followed->checkpoints_stamp.mod);
+}
+
 static void check_cordons(const Cluster *c, const Decision *d)
 {
     assert(d->n_cordons >= 0 && d->n_cordons <= DECISION_CORDONS_MAX);
@@ -172,6 +184,8 @@ void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
     check_guards(job, d);
     if (d->put_world)
         check_new_world(c, job, d);
+    if (d->put_world)
+        check_evaluated(c, job, d);
 }
 
 /* ---- the state ---- */

@@ -200,6 +200,8 @@ static bool guards_hold(TraceRunner *runner, const Decision *d)
                 guard_holds(runner, EVENT_CHECKPOINTS, d->job, d->checkpoints_revision) &&
                 guard_holds(runner, EVENT_DESIRED, d->job, d->desired_revision) &&
                 (!d->put_spec || guard_holds(runner, EVENT_SPEC, d->job, d->spec_revision));
+    if (d->followed[0])
+        hold &= guard_holds(runner, EVENT_CHECKPOINTS, d->followed, d->followed_revision);
     if (d->put_incident)
         hold &= guard_holds(runner, EVENT_INCIDENT, d->incident.id, d->incident_revision);
     for (int i = 0; i < d->n_cordons; i++)

@@ -74,6 +74,8 @@ static void note_evaluated(const Cluster *c, const CoreJob *job, Decision *d)
         commit_mark_is_before(phase->eval.present, mark)) {
         phase->failures_without_progress = phase->pauses = 0;
         phase->store_lost_usec = 0;
+        text_copy(d->followed, sizeof(d->followed), job->facts.of_job);
+        d->followed_revision = eval_followed(c, job)->checkpoints_stamp.mod;
     }
     phase->eval.present = mark;
     d->remove_evals = !text_equal(job->phase.eval.submission, phase->eval.submission);

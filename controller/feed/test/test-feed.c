@@ -207,6 +207,9 @@ static void a_program(_unused_ void **state)
     assert_int_equal(f->priority, 3);
     assert_int_equal(f->min, 2);
     assert_int_equal(f->max, 6);
+    assert_int_equal(f->keep_last, RECORD_COMMITS_MAX); /* nobody knows which are removed */
+    set(file, "checkpoint", "{\"uri\": \"/c\", \"keep_last\": 5}");
+    assert_int_equal(submit_program(feed, file, program)->keep_last, 5);
     _cleanup_json_ json_t *usual = usual_file();
     f = submit(feed, usual);
     assert_true(!f->is_program && f->per_node == 0 && f->progress_usec == 0);

@@ -163,6 +163,12 @@ static void the_term_and_what_was_decided_upon_are_compared(_unused_ void **stat
                               "if " CLUSTER "checkpoints/a modified 13\n"
                               "if " CLUSTER "desired/a modified 0\n");
     d = plain();
+    (void)snprintf(d.followed, sizeof(d.followed), "b");
+    d.followed_revision = 14;
+    assert_int_equal(send(feed, &all_rights, &d), 0);
+    assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n"
+                              "if " CLUSTER "checkpoints/b modified 14\n");
+    d = plain();
     assert_int_equal(send(feed, &all_rights, &d), 0);
     assert_string_equal(sent, "\nif " LEADER_KEY " created 7\n");
     (void)feed_free(feed);

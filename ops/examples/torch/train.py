@@ -130,7 +130,8 @@ class Training:
         (sdtrain.checkpoint if last else sdtrain.register)(uri, self.step)
         known = (sdtrain.committed() or 0) if sdtrain.active() else self.step  # a new start may get this one, or a later one
         names = sorted(name for name in os.listdir(self.o.checkpoints) if name.startswith("step-"))
-        for name in [name for name in names if int(name[5:13]) <= known][:-self.o.keep]:
+        old = [name for name in names if int(name[5:13]) <= known][:-self.o.keep]
+        for name in [name for name in old if int(name[5:13]) not in sdtrain.held()]:  # an evaluation reads those
             shutil.rmtree(os.path.join(self.o.checkpoints, name), ignore_errors=True)
 
     def train(self, numbers, latents, text):

@@ -59,6 +59,20 @@ int manifests_damage(void)
     return n;
 }
 
+static bool is_held(const ChannelHeld *held, int64_t step)
+{
+    for (size_t i = 0; i < held->n; i++)
+        if (held->steps[i] == step)
+            return true;
+    return false;
+}
+
+void manifests_retire(int number, int keep_last, const ChannelHeld *held)
+{
+    for (int n = 0; number >= 0; number = all[number].parent, n++)
+        all[number].is_removed |= n >= keep_last && !is_held(held, all[number].last);
+}
+
 void manifests_mend(void)
 {
     for (size_t i = 0; i < n_all; i++)

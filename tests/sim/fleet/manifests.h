@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cluster/records.h"
+#include "protocol/channel.h"
 
 typedef struct Manifest {
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
@@ -18,6 +19,7 @@ typedef struct Manifest {
     int64_t first, last; /* the steps trained since the parent; last is the checkpoint's step */
     /* damaged: the manifest or one of its objects is damaged; was_damaged: was damaged at any time */
     bool damaged, was_damaged;
+    bool is_removed; /* a newer commit has let a trainer remove it */
 } Manifest;
 
 void manifests_open(void);
@@ -30,6 +32,9 @@ int manifests_newest(const char *submission);
 /* Damages the checkpoint that was saved last, and up to three earlier checkpoints of the same job.
  * Returns how many were damaged. */
 int manifests_damage(void);
+/* Removes the checkpoints of the history that ends with the given one, except the newest keep_last and those whose
+ * steps are held. */
+void manifests_retire(int number, int keep_last, const ChannelHeld *held);
 void manifests_mend(void); /* repairs all checkpoints */
 /* Returns whether the history that ends with the given checkpoint has each step exactly once. */
 bool manifests_are_whole(int number);

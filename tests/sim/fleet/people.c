@@ -72,7 +72,7 @@ static char *program_file(const FleetJob *job)
         "\"exec\":{\"command\":[\"train\"],\"dir\":\"/d\",\"device\":\"%s\"},"
         "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
         "\"store_patience_s\":%d,\"progress_s\":%d},"
-        "\"checkpoint\":{\"uri\":\"file:///c\"}}",
+        "\"checkpoint\":{\"uri\":\"file:///c\",\"keep_last\":3}}",
         job->name, job->min, job->max, job->plan.per_node, job->plan.needs_gpu ? "cuda" : "cpu",
         job->max_failures, job->grow_interval_sec, job->store_patience_sec, PROGRESS_SEC);
 }

@@ -13,6 +13,8 @@
 
 typedef struct Ring Ring;
 
+enum { KEEP_LAST = 3 }; /* of each job: the default of checkpoint.keep_last */
+
 typedef struct Trainer {
     struct Trainer *next;
     Task *task; /* NULL: the slot has a newer process */
@@ -33,6 +35,7 @@ typedef struct Trainer {
     /* rank 0's address in the message "go"; each process of rank 0 has another address */
     char meets_at[CHANNEL_ADDRESS_MAX];
     bool must_leave, must_save;
+    ChannelHeld held; /* as of the newest go or committed */
     bool has_results; /* rank 0 of an evaluation has sent its results */
     bool looks;       /* the trainer searches its grain for the value that is not finite */
     /* since when the store has not answered the trainer; 0: the store answers */
@@ -95,6 +98,8 @@ void trainer_hear_verdict(Trainer *t, const ChannelMessage *m);
 
 ProgramKind trainer_program(const Trainer *t);
 ProgramKind ring_program(const Ring *ring);
+/* Checks that the checkpoint that an evaluation reads is still there. */
+void program_check_evaluated(const Trainer *t);
 void program_end(Ring *ring); /* its ranks end one after another */
 void program_fails_to_load(Ring *ring);
 /* sdtraind has written the results of an evaluation, or refuses to. */

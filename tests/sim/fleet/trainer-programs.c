@@ -6,6 +6,7 @@
 
 #include "protocol/exit-code.h"
 #include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/manifests.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -20,11 +21,19 @@ enum {
 ProgramKind trainer_program(const Trainer *t) { return trainer_plan(t->job)->plan.program; }
 ProgramKind ring_program(const Ring *ring) { return trainer_plan(ring->job)->plan.program; }
 
+void program_check_evaluated(const Trainer *t)
+{
+    if (trainer_plan(t->job)->plan.of && manifests_get(t->resume)->is_removed)
+        books_break("held", "the checkpoint of step %lld is removed, and %s-%lld evaluates it",
+                    (long long)manifests_get(t->resume)->last, t->job, (long long)t->generation);
+}
+
 /* Reports the end of a rank's program as its runner does: in a leave any end is `left` unless the last step is done. */
 static void end_rank(Trainer *t)
 {
     const bool is_finished = (t->ring && t->ring->step >= t->ring->steps) || !t->must_leave;
     ChannelMessage m = {.type = CHANNEL_RESULTS, .step = t->resumed};
+    program_check_evaluated(t);
     if (is_finished && trainer_plan(t->job)->plan.of && t->rank == 0 && !t->has_results) {
         t->has_results = true;
         (void)trainer_say(t, &m);

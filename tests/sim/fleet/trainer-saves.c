@@ -96,6 +96,7 @@ void trainer_hear_verdict(Trainer *t, const ChannelMessage *m)
         return;
     }
     ring->parent = ring->written;
+    manifests_retire(ring->parent, KEEP_LAST, &m->held);
     ring->committed = ring->saving;
     ring->written = -1;
     ring->saves = false;

@@ -247,6 +247,8 @@ static void ring_begin(Ring *ring)
         return;
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
+    if (!trainer_plan(ring->job)->plan.of) /* rank 0 claims the folder */
+        manifests_retire(ring->parent, KEEP_LAST, &ring->of[0]->held);
     if (ring->step >= ring->steps)
         ring_finish(ring); /* an earlier world has done all steps */
     else
@@ -511,6 +513,8 @@ static void hear(Trainer *t, const ChannelMessage *m)
         checks_goes(t->job, t->submission, t->generation);
         memcpy(t->meets_at, t->size > 1 ? m->address : t->address, sizeof(t->meets_at));
         trainer_check_address(t);
+        t->held = m->held;
+        program_check_evaluated(t);
         join(t);
         break;
     case CHANNEL_ALIVE:

@@ -487,6 +487,25 @@ static void test_keep(void **state)
     life_end(&l);
 }
 
+/* Commits steps 1 to 5. Evaluations read steps 1 and 2 from step 3 on, and the first n of these at step 5. */
+static void commit_held(const char *uri, size_t n, const char *kept)
+{
+    static const int64_t steps[] = {1, 2};
+    Life l;
+    life_begin(&l, uri, 1); /* the writer has keep_last 2 and keep_every 100 */
+    for (int64_t step = 1; step <= 5; step++) {
+        if (step >= 3)
+            checkpoint_hold(l.writer, steps, step == 5 ? n : 2);
+        (void)life_commit(&l, step, step);
+    }
+    assert_kept(&l, kept);
+    life_end(&l);
+}
+
+static void test_held(void **state) { commit_held(*state, 2, "5.1 4.1 2.1 1.1"); }
+
+static void test_held_no_longer(void **state) { commit_held(*state, 1, "5.1 4.1 1.1"); }
+
 static void test_orphans(void **state)
 {
     Life l;
@@ -631,6 +650,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_merged_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_held, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_held_no_longer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphans, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_record, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer_generation, setup, teardown),

@@ -262,6 +262,25 @@ static void test_failed_save(void **state)
     life_end(&l);
 }
 
+/* A save without room takes the room of a checkpoint that an evaluation reads. */
+static void test_held(void **state)
+{
+    Life l = life_begin(*state, 1); /* the writer has keep_last 2 */
+    checkpoint_hold(l.writer, (const int64_t[]){5}, 1);
+    for (int64_t step = 5; step <= 8; step++)
+        (void)life_commit(&l, step);
+    await_retention(&l);
+    assert_kept(*state, "8 7 5");
+    full = -EIO;
+    assert_int_equal(life_try(&l, 9).phase, CHECKPOINT_FAILED);
+    assert_kept(*state, "8 7 5");
+    full = -ENOSPC;
+    assert_int_equal(life_try(&l, 9).phase, CHECKPOINT_FAILED);
+    assert_kept(*state, "8 7");
+    full = 0;
+    life_end(&l);
+}
+
 /* ---- error texts ---- */
 
 static void check_text(Life *l, const char *const *expected)
@@ -394,6 +413,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_claim_of_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_claim_in_a_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_save, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_held, setup, teardown),
         cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_needed_by_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_looks, setup, teardown),
