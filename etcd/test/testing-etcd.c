@@ -384,8 +384,9 @@ static void certificates_make(const TestingEtcd *etcd)
 
 /* ---- etcdctl ---- */
 
+/* patient: a busy machine may take longer for a login than the two seconds that etcdctl allows by itself. */
 static int ctl(const TestingEtcd *etcd, const char *endpoints, const char *output, bool user,
-               va_list ap)
+               bool patient, va_list ap)
 {
     _cleanup_free_ char *endpoint_arg = text("--endpoints=%s", endpoints);
     _cleanup_free_ char *ca = text("--cacert=%s", etcd->ca ? etcd->ca : "");
@@ -401,6 +402,10 @@ static int ctl(const TestingEtcd *etcd, const char *endpoints, const char *outpu
     }
     if (user)
         args[n++] = "--user=root:secret";
+    if (patient) {
+        args[n++] = "--dial-timeout=30s";
+        args[n++] = "--command-timeout=60s";
+    }
     while ((args[n] = va_arg(ap, char *)) && n + 1 < ARGS_MAX)
         n++;
     return command(etcd, args, output);
@@ -424,7 +429,7 @@ static void ctl_or_give_up(TestingEtcd *etcd, bool user, va_list ap)
     _cleanup_free_ char *endpoints = live_endpoints(etcd);
     _cleanup_free_ char *output = text("%s/etcdctl.log", etcd->folder);
 
-    if (ctl(etcd, endpoints, output, user, ap) != 0) {
+    if (ctl(etcd, endpoints, output, user, true, ap) != 0) {
         char *said = NULL;
         size_t n;
         (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* quoted in the message */
@@ -457,8 +462,8 @@ char *testing_etcd_ask(TestingEtcd *etcd, size_t member, ...)
 
     (void)unlink(output); /* fails if there is no such file */
     va_start(ap, member);
-    int status =
-        ctl(etcd, etcd->members[member].endpoint, output, etcd->flags & TESTING_ETCD_AUTH, ap);
+    int status = ctl(etcd, etcd->members[member].endpoint, output, etcd->flags & TESTING_ETCD_AUTH,
+                     false, ap);
     va_end(ap);
     if (status != 0 || file_read(output, OUTPUT_BYTES_MAX, &ret, &n, NULL) < 0)
         return NULL;
