@@ -28,7 +28,8 @@ class Stops(LabCase):
     def test_loss_that_is_not_finite(self):
         """Rank 0 has one grain a step and computes step 1 twice, so that its visit 13 is in step 12."""
         self.cluster.fault("node1", "loop.nan=eio@13")
-        job = self.lab.job("poisoned", world={"min": 3, "max": 3})
+        # Training waits for its save, so that step 10 is there although step 12 follows at once.
+        job = self.lab.job("poisoned", world={"min": 3, "max": 3}, checkpoint__every_steps=10, checkpoint__blocking=True)
         self.cluster.submit(job)
         self.cluster.wait(job, "failed")
         status = self.cluster.status(job)
