@@ -157,13 +157,15 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
         /* The error is ignored, because `job start` has checked the file. */
         (void)job_parse_any(job->name, job->spec.spec, strlen(job->spec.spec), &spec, &ignored);
 
-    const bool is_program = spec && model_is_program(job);
-    const int64_t step = model_step(job), steps = is_program ? spec->exec.steps
-                                                  : spec     ? spec->train.steps
-                                                             : job->progress.steps;
-    const int64_t samples_seen = is_program ? job->progress.samples_seen
-                                 : spec     ? step * spec->train.global_batch
-                                            : 0;
+    /* Programs and evaluations count what they report. */
+    const bool trains = spec && spec->kind == JOB_TRAIN;
+    const int64_t step = model_step(job), steps = trains ? spec->train.steps
+                                                  : spec && spec->exec.steps > 0
+                                                      ? spec->exec.steps
+                                                      : job->progress.steps;
+    const int64_t samples_seen = trains ? step * spec->train.global_batch
+                                 : spec ? job->progress.samples_seen
+                                        : 0;
     const bool running = job->has_progress && job->has_phase && job->phase.phase == PHASE_RUNNING;
     char reason[MODEL_REASON_BYTES];
     int of, place = model_place(m, job, &of);
@@ -184,7 +186,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add_int(&b, "steps", steps);
     json_add(&b, "loss", job->has_progress ? real_or_null(job->progress.loss) : json_null());
     json_add(&b, "samples_seen",
-             is_program && samples_seen == 0 ? json_null() : json_integer(samples_seen));
+             !trains && samples_seen == 0 ? json_null() : json_integer(samples_seen));
     json_add(&b, "samples_per_s",
              running ? real_or_null(job->progress.samples_per_sec) : json_null());
     json_add(&b, "eta_s",
@@ -192,8 +194,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add(&b, "checkpoint", checkpoint_json(job));
     json_add(&b, "incidents", incidents_json(m, job));
     /* Without steps nobody knows which time was useful. */
-    json_add(&b, "goodput",
-             is_program && step == 0 ? json_null() : real_or_null(model_goodput(job)));
+    json_add(&b, "goodput", !trains && step == 0 ? json_null() : real_or_null(model_goodput(job)));
     json_add(&b, "store", store_json(job));
     json_add(&b, "next_try_at", time_or_null(model_next_try_usec(job)));
     json_add(&b, "metrics_lost", metrics_lost_json(job));

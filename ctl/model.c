@@ -585,17 +585,19 @@ bool model_is_program(const ModelJob *job)
 
 const char *model_kind(const ModelJob *job)
 {
-    if (!model_is_program(job) || !job->spec.spec)
+    if (!job->has_spec || !job->spec.spec)
         return job_kind_name(JOB_TRAIN);
     _cleanup_json_ json_t *file = json_loads(job->spec.spec, 0, NULL);
-    return job_kind_name(json_object_get(file, "of") ? JOB_EVAL : JOB_EXEC);
+    return job_kind_name(json_object_get(file, "of") ? JOB_EVAL
+                         : model_is_program(job)     ? JOB_EXEC
+                                                     : JOB_TRAIN);
 }
 
 int model_refuse_program(const ModelJob *job, Error *err)
 {
-    if (!model_is_program(job))
-        return 0;
     const char *kind = model_kind(job);
+    if (strcmp(kind, job_kind_name(JOB_TRAIN)) == 0)
+        return 0;
     return error_set(err, -EINVAL, "job %s: kind: \"%s\": %s", job->name, kind,
                      strcmp(kind, "eval") == 0 ? "it has no checkpoints of its own"
                                                : "only its program can read its checkpoints");

@@ -4,13 +4,17 @@
 
 #include "base/cleanup.h"
 
-void print_json(json_t *json)
+static void print_digits(json_t *json, size_t digits)
 {
     _cleanup_free_ char *text =
-        json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
+        json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(digits)) : NULL;
     printf("%s\n", text ? text : "null");
     json_decref(json);
 }
+
+void print_json(json_t *json) { print_digits(json, 15); }
+
+void print_json_exact(json_t *json) { print_digits(json, 17); }
 
 const char *json_text(json_t *object, const char *key)
 {

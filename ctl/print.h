@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* print.h - how verbs print: JSON for programs, times and numbers for people.
  *
- * Ownership: print_json() takes the reference it is given. Texts are borrowed.
+ * Ownership: print_json() and print_json_exact() take the reference that they are given. Texts are borrowed.
  * Units:     usec is CLOCK_REALTIME microseconds; seconds otherwise.
  */
 #pragma once
@@ -12,6 +12,8 @@
 #include "report/times.h"
 
 void print_json(json_t *json);
+/* As print_json(), with all digits of each number. */
+void print_json_exact(json_t *json);
 
 /* These functions read a member of a JSON object that the verb itself has made. A missing member is "" or 0. */
 const char *json_text(json_t *object, const char *key);

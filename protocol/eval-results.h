@@ -5,7 +5,7 @@
  * Units:     seconds; numbers are the program's own.
  * Errors:    -EINVAL for a name or a URI that is not one; -ENOSPC if there are too many.
  * Threads:   any.
- * Source:    docs/operating/programs.md, "Evaluations".
+ * Source:    docs/operating/evaluations.md.
  */
 #pragma once
 

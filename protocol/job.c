@@ -430,7 +430,7 @@ static void parse_registered(JsonReader *root, Job *job)
 
 static void parse_exec_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"model", "data", "train", "of"};
+    static const char *const others[] = {"model", "data", "train", "of", "loss"};
     refuse_others(r, others, ELEMENTSOF(others), "exec");
     job_exec_parse(r, &job->exec);
     parse_registered(r, job);
@@ -455,14 +455,41 @@ static void parse_followed(JsonReader *root, Job *job)
     json_close(&r);
 }
 
+static void parse_loss(JsonReader *root, Job *job)
+{
+    static const char *const of[] = {"both", "weights", "ema"};
+    static const char *const devices[] = {"cpu", "cuda"};
+    int which = LOSS_OF_BOTH, device = JOB_DEVICE_CPU;
+    JsonReader r = json_get_object(root, "loss", JSON_REQUIRED);
+    parse_streams(&r, job);
+    job->loss.positions = 1024;
+    json_get_int(&r, "positions", JSON_OPTIONAL, 1, INT64_C(1) << 40, &job->loss.positions);
+    json_get_choice(&r, "weights", JSON_OPTIONAL, of, ELEMENTSOF(of), &which);
+    json_get_choice(&r, "device", JSON_OPTIONAL, devices, ELEMENTSOF(devices), &device);
+    job->loss.of = (LossOf)which;
+    job->train.device = (JobDevice)device;
+    job->train.threads = take_int(&r, "threads", JSON_OPTIONAL, 1, 256, 1);
+    if (r.r == 0 && job->world.max != 1)
+        json_refuse(root, "world.max", "%d: the loss is computed by one rank", job->world.max);
+    json_close(&r);
+}
+
 /* An evaluation registers nothing: its checkpoint.uri bounds what it loads, since nodes write the records of the
  * followed job, and loading a chosen file may run code. */
 static void parse_eval_job(JsonReader *r, Job *job)
 {
     static const char *const others[] = {"model", "data", "train"};
     refuse_others(r, others, ELEMENTSOF(others), "eval");
+    json_t *loss = NULL;
     parse_followed(r, job);
-    job_exec_parse(r, &job->exec);
+    const bool has_loss = json_get_any(r, "loss", JSON_OPTIONAL, &loss);
+    json_t *exec = NULL;
+    if (has_loss && json_get_any(r, "exec", JSON_OPTIONAL, &exec))
+        json_refuse(r, "loss", "exec is given, too: choose one");
+    if (has_loss)
+        parse_loss(r, job);
+    else
+        job_exec_parse(r, &job->exec);
     JsonReader c = json_get_object(r, "checkpoint", JSON_REQUIRED);
     job->checkpoint.uri = take_string(&c, "uri", JSON_REQUIRED, NULL);
     json_close(&c);
@@ -470,7 +497,7 @@ static void parse_eval_job(JsonReader *r, Job *job)
 
 static void parse_train_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"exec", "of"};
+    static const char *const others[] = {"exec", "of", "loss"};
     refuse_others(r, others, ELEMENTSOF(others), "train");
     parse_model(r, job);
     parse_data(r, job);

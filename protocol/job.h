@@ -30,12 +30,14 @@ enum {
 typedef enum JobKind {
     JOB_TRAIN, /* sdtrain's own trainer */
     JOB_EXEC,  /* the program of `exec` */
-    JOB_EVAL,  /* the program of `exec`, once for each checkpoint of the job `of.job` */
+    JOB_EVAL,  /* `exec` or `loss`, once for each checkpoint of the job `of.job` */
 } JobKind;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
 typedef enum Prediction { PREDICTION_EPSILON, PREDICTION_V } Prediction;
 typedef enum ModelInit { INIT_RANDOM, INIT_SAFETENSORS, INIT_CHECKPOINT } ModelInit;
+
+typedef enum LossOf { LOSS_OF_BOTH, LOSS_OF_WEIGHTS, LOSS_OF_EMA } LossOf;
 
 typedef struct JobStream {
     char *uri;
@@ -67,6 +69,13 @@ typedef struct Job {
         char job[JOB_NAME_MAX + 1]; /* JOB_EVAL: the job whose checkpoints are evaluated */
         int64_t every_steps;        /* one checkpoint of so many steps is; 0: only the newest */
     } of;
+
+    /* JOB_EVAL: sdtrainer computes the loss of each checkpoint on data.streams, with train.device and train.threads. */
+    struct {
+        int64_t positions; /* so many samples; 0: `exec` is given instead */
+        LossOf
+            of; /* LOSS_OF_BOTH: of the weights and, if the checkpoint has any, of the EMA weights */
+    } loss;
 
     struct {
         char *config_uri; /* model.config: a diffusers config.json */
@@ -153,7 +162,10 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
 /* Returns the name of the kind in job files: "train", "exec" or "eval". */
 const char *job_kind_name(JobKind kind);
 /* Tells whether the ranks of the job run the program of `exec`. */
-static inline bool job_is_program(const Job *job) { return job->kind != JOB_TRAIN; }
+static inline bool job_is_program(const Job *job)
+{
+    return job->kind != JOB_TRAIN && job->loss.positions == 0;
+}
 /* Tells whether a program of the job may register, and get, the checkpoint of that URI: it lies below checkpoint.uri.
  * Loading a chosen file may run code, so a node's rights must not choose it. */
 bool job_exec_may_register(const Job *job, const char *uri);

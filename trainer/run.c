@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text/secret.h"
 #include "protocol/exit-code.h"
+#include "trainer/evaluate/evaluate.h"
 #include "trainer/loop.h"
 #include "trainer/session/start-times.h"
 
@@ -174,6 +175,11 @@ static int run_under_daemon(int fd)
     log_set_field("GENERATION", text);
     (void)snprintf(text, sizeof(text), "%d", assign->rank);
     log_set_field("RANK", text);
+    if (evaluate_is_wanted(assign->spec)) {
+        int code = evaluate_run(link, &message);
+        channel_message_clear(&message);
+        return code;
+    }
     const SessionAssignment a = {.job_source = "the job's spec",
                                  .assign = assign,
                                  .generation = message.generation,

@@ -2,6 +2,7 @@
 /* sdtrainer.c - the trainer's program: runs the verb that follows the program's name. */
 #include "base/fault.h"
 #include "base/log.h"
+#include "trainer/evaluate/evaluate.h"
 #include "trainer/run.h"
 #include "trainer/sample/sample.h"
 #include "trainer/session/start-times.h"
@@ -18,6 +19,7 @@ static const struct {
     {"run", verb_run, "train: one rank under sdtraind, or a whole job with --job"},
     {"plan", verb_plan, "print what a rank needs of memory"},
     {"order", verb_order, "print which samples a step trains"},
+    {"loss", verb_loss, "print the loss of a checkpoint on held-out data"},
     {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
     {"doctor", verb_doctor, "print what a rank finds on this machine"},
 };

@@ -209,7 +209,19 @@ static void read_program(const Job *job, const SpecRecord *spec, JobFacts *facts
     facts->steps = job->exec.steps;
     /* The program removes its checkpoints; if its job file does not say which, all are there. */
     facts->keep_last = job->checkpoint.keep_last ?: RECORD_COMMITS_MAX;
-    facts->is_eval = job->kind == JOB_EVAL;
+}
+
+/* An evaluation by sdtrainer itself. */
+static void read_loss(const Job *job, JobFacts *facts)
+{
+    facts->n_grains = 1;
+    facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
+    facts->keep_last = RECORD_COMMITS_MAX;
+}
+
+static void read_followed(const Job *job, JobFacts *facts)
+{
+    facts->is_eval = true;
     facts->every_steps = job->of.every_steps;
     memcpy(facts->of_job, job->of.job, sizeof(facts->of_job));
 }
@@ -236,8 +248,12 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     }
     if (job_is_program(job))
         read_program(job, spec, facts);
+    else if (job->kind == JOB_EVAL)
+        read_loss(job, facts);
     else
         read_training(job, facts);
+    if (job->kind == JOB_EVAL)
+        read_followed(job, facts);
     facts->priority = job->priority;
     facts->min = job->world.min;
     facts->max = job->world.max;

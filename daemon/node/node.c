@@ -82,7 +82,8 @@ static NodeRecord node_record(const OwnNode *node)
     (void)snprintf(record.price_class, sizeof(record.price_class), "%s", price ? price : "");
     exit_repair_text(record.evidence);
     history_write(node->needs.history, &record);
-    (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s%s", FEATURE_DOCTOR,
+    (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s%s",
+                   FEATURE_DOCTOR " " FEATURE_LOSS,
                    node->needs.config->allow_exec && node->knows_programs ? " " FEATURE_PROGRAMS
                                                                           : "",
                    node->knows_secrets ? " " FEATURE_SECRETS : "",

@@ -571,13 +571,14 @@ static void a_node_without_the_right_says_nothing_of_logs(_unused_ void **state)
     answer(under_way(&n1.etcd, key_log("lab", KEY_ASKS, "n1", ".rights", key)), DENIED);
     grant(&n1.etcd);
     settle();
-    assert_string_equal(node_record(&n1).features, FEATURE_DOCTOR " " FEATURE_SECRETS);
+    assert_string_equal(node_record(&n1).features,
+                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS);
     ask_on(1, true);
     assert_null(lines_key("r1"));
     pass(30 * USEC_PER_SEC);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_SECRETS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS " " FEATURE_LOGS);
     pass(LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, "");

@@ -505,7 +505,7 @@ static void fill_assign(const LocalWorld *local, const Rank *rank, ChannelAssign
                            .resume_hash = local->resume.hash,
                            .startup_usec = (uint64_t)(needs->config->startup_sec * 1e6),
                            .find = (int)local->resume.find,
-                           .resume_step = local->is_program ? local->resume.step : 0,
+                           .resume_step = local->resume.step,
                            .adopt = local->resume.adopt};
     (void)snprintf(ret->job, sizeof(ret->job), "%s", local->job->name);
     (void)snprintf(ret->node, sizeof(ret->node), "%s", needs->config->node);

@@ -156,7 +156,7 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
         on_found(rank, m);
         break;
     case CHANNEL_RESULTS:
-        if (local_rank->report.rank == 0 && local->is_program)
+        if (local_rank->report.rank == 0)
             evaluation_write(&local->evaluation, m);
         break;
     case CHANNEL_ERROR:

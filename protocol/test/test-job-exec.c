@@ -14,6 +14,10 @@
 #define EXEC                                                                                       \
     "\"exec\": {\"command\": [\"python3\", \"train.py\", \"--rank=${RANK}\"], \"dir\": \"/srv/train\""
 
+#define ALONE                                                                                      \
+    "{\"name\": \"eval\", \"kind\": \"eval\", \"world\": {\"min\": 1, \"max\": 1}, "               \
+    "\"of\": {\"job\": \"demo\"}, "
+#define LOSS "\"loss\": {\"streams\": [{\"uri\": \"/held-out\"}]"
 #define EVAL "{\"name\": \"eval\", \"kind\": \"eval\", \"world\": {\"min\": 1, \"max\": 2}, "
 #define PREFIX ", \"checkpoint\": {\"uri\": \"s3://b/c\"}"
 
@@ -79,11 +83,29 @@ static void every_key_arrives(_unused_ void **state)
     assert_false(job_exec_find_code(e, 1, &code));
 }
 
+typedef struct Bad {
+    const char *text, *error;
+} Bad;
+
+static void refuse(const Bad *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        Error err = ERROR_INIT;
+        Job *job = NULL;
+        assert_int_equal(job_parse_any("job.json", cases[i].text, strlen(cases[i].text), &job,
+                                       &err),
+                         -EINVAL);
+        assert_null(job);
+        assert_int_equal(strncmp(err.text, "job.json: ", 10), 0);
+        if (strncmp(err.text + 10, cases[i].error, strlen(cases[i].error)) != 0)
+            fail_msg("%s\ninstead of %s", err.text, cases[i].error);
+    }
+}
+
 static void what_is_wrong_is_named(_unused_ void **state)
 {
-    static const struct {
-        const char *text, *error;
-    } cases[] = {
+    static const Bad cases[] = {
+
         {HEAD "\"train\": {}, " EXEC "}}", "train: a job of kind \"exec\" has no such key"},
         {HEAD "\"model\": {}, " EXEC "}}", "model: a job of kind \"exec\" has no such key"},
         {HEAD "\"data\": 1, " EXEC "}}", "data: a job of kind \"exec\" has no such key"},
@@ -158,6 +180,15 @@ static void what_is_wrong_is_named(_unused_ void **state)
         {HEAD "\"of\": {\"job\": \"a\"}, " EXEC "}}", "of: a job of kind \"exec\" has no such key"},
         {"{\"name\": \"a\", \"world\": {\"min\": 1, \"max\": 1}, \"of\": 1}",
          "of: a job of kind \"train\" has no such key"},
+        {HEAD EXEC "}, \"checkpoint\": {\"every_steps\": 3}}",
+         "checkpoint.every_steps: unknown key"},
+    };
+    refuse(cases, ELEMENTSOF(cases));
+}
+
+static void what_is_wrong_with_an_evaluation_is_named(_unused_ void **state)
+{
+    static const Bad cases[] = {
         {EVAL EXEC "}" PREFIX "}", "of: missing"},
         {EVAL "\"of\": {}, " EXEC "}" PREFIX "}", "of.job: missing"},
         {EVAL "\"of\": {\"job\": \"A\"}, " EXEC "}" PREFIX "}",
@@ -172,24 +203,25 @@ static void what_is_wrong_is_named(_unused_ void **state)
         {EVAL "\"of\": {\"job\": \"a\", \"every\": 2}, " EXEC "}" PREFIX "}",
          "of.every: unknown key"},
         {EVAL "\"of\": {\"job\": \"a\"}, " EXEC "}}", "checkpoint: missing"},
+        {EVAL "\"of\": {\"job\": \"a\"}" PREFIX "}", "exec: missing"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " LOSS "}, " EXEC "}" PREFIX "}",
+         "loss: exec is given, too: choose one"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " LOSS "}" PREFIX "}",
+         "world.max: 2: the loss is computed by one rank"},
+        {ALONE "\"loss\": {}" PREFIX "}", "loss.streams: missing"},
+        {ALONE LOSS ", \"positions\": 0}" PREFIX "}", "loss.positions: 0 is not in 1.."},
+        {ALONE LOSS ", \"weights\": \"all\"}" PREFIX "}",
+         "loss.weights: all is not one of both, weights, ema"},
+        {ALONE LOSS ", \"device\": \"gpu\"}" PREFIX "}",
+         "loss.device: gpu is not one of cpu, cuda"},
+        {ALONE LOSS ", \"latents\": \"x\"}" PREFIX "}", "loss.latents: unknown key"},
+        {HEAD "\"loss\": 1, " EXEC "}}", "loss: a job of kind \"exec\" has no such key"},
         {EVAL "\"of\": {\"job\": \"a\"}, \"train\": 1, " EXEC "}" PREFIX "}",
          "train: a job of kind \"eval\" has no such key"},
         {EVAL "\"of\": {\"job\": \"a\"}, " EXEC "}, \"recovery\": {\"progress_s\": 3}" PREFIX "}",
          "recovery.progress_s: unknown key"},
-        {HEAD EXEC "}, \"checkpoint\": {\"every_steps\": 3}}",
-         "checkpoint.every_steps: unknown key"},
     };
-    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        Error err = ERROR_INIT;
-        Job *job = NULL;
-        assert_int_equal(job_parse_any("job.json", cases[i].text, strlen(cases[i].text), &job,
-                                       &err),
-                         -EINVAL);
-        assert_null(job);
-        assert_int_equal(strncmp(err.text, "job.json: ", 10), 0);
-        if (strncmp(err.text + 10, cases[i].error, strlen(cases[i].error)) != 0)
-            fail_msg("%s\ninstead of %s", err.text, cases[i].error);
-    }
+    refuse(cases, ELEMENTSOF(cases));
 }
 
 static void an_evaluation_follows_a_job(_unused_ void **state)
@@ -211,6 +243,24 @@ static void an_evaluation_follows_a_job(_unused_ void **state)
     job = parse(EVAL "\"of\": {\"job\": \"demo\", \"newest\": false, \"every_steps\": 3}, " EXEC
                      "}" PREFIX "}");
     assert_int_equal(job->of.every_steps, 3);
+}
+
+static void a_loss_is_measured_by_sdtrainer(_unused_ void **state)
+{
+    _cleanup_(job_freep) Job *job = parse(ALONE LOSS "}" PREFIX "}");
+    assert_true(job->kind == JOB_EVAL && !job_is_program(job));
+    assert_string_equal(job->of.job, "demo");
+    assert_int_equal(job->data.n_streams, 1);
+    assert_string_equal(job->data.streams[0].uri, "/held-out");
+    assert_int_equal(job->loss.positions, 1024);
+    assert_int_equal(job->loss.of, LOSS_OF_BOTH);
+    assert_true(job->train.device == JOB_DEVICE_CPU && job->train.threads == 1);
+    job = job_free(job);
+    job = parse(ALONE LOSS ", \"positions\": 77, \"weights\": \"ema\", \"device\": \"cuda\", "
+                           "\"threads\": 3}" PREFIX "}");
+    assert_int_equal(job->loss.positions, 77);
+    assert_int_equal(job->loss.of, LOSS_OF_EMA);
+    assert_true(job->train.device == JOB_DEVICE_CUDA && job->train.threads == 3);
 }
 
 static void who_trains_refuses_other_kinds(_unused_ void **state)
@@ -251,7 +301,9 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_the_page),
         cmocka_unit_test(every_key_arrives),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(what_is_wrong_with_an_evaluation_is_named),
         cmocka_unit_test(an_evaluation_follows_a_job),
+        cmocka_unit_test(a_loss_is_measured_by_sdtrainer),
         cmocka_unit_test(who_trains_refuses_other_kinds),
         cmocka_unit_test(names_are_filled_in),
     };

@@ -177,6 +177,22 @@ const JobKey eval_job_keys[] = {
 };
 const size_t n_eval_job_keys = ELEMENTSOF(eval_job_keys);
 
+const JobKey loss_job_keys[] = {
+    {"world.max", NULL, NULL, true, "`1`, and so `world.min`: the loss is measured by one rank"},
+    {"loss.streams", NULL, NULL, true,
+     "held-out datasets, as `data.streams` of a job that trains. Columns and scale are those of the followed job"},
+    {"loss.positions", "1024", NULL, false,
+     "so many samples, from position 0 on; the last grain is filled up. Each has the noise and the timestep of its "
+     "position in training, and its caption"},
+    {"loss.weights", "\"both\"", NULL, false,
+     "`\"weights\"`: the number `loss`; `\"ema\"`: the number `ema_loss`; `\"both\"`: both, if the checkpoint has EMA "
+     "weights"},
+    {"loss.device", "\"cpu\"", NULL, false,
+     "where it is computed: `\"cpu\"`, in fp32, or `\"cuda\"`, in the followed job's precision and by its plans"},
+    {"loss.threads", "1", NULL, false, "OpenMP threads"},
+};
+const size_t n_loss_job_keys = ELEMENTSOF(loss_job_keys);
+
 static const struct {
     const char *field, *help;
 } field_helps[] = {

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 from foreign import program_of
-from lab import Lab, until
+from lab import BIN, Lab, until
 
 EVALUATE = """
 import os, sys, time
@@ -190,6 +190,60 @@ class Eval(unittest.TestCase):
         job["checkpoint"]["uri"] = self.path("checkpoints")
         self.stays(job)
 
+    def test_the_loss_of_each_checkpoint(self):
+        """sdtrainer measures it by itself, with the numbers that `sdtrainer loss` prints."""
+        self.lab.data("held-out", 24, seed=2)
+        job = self.lab.job(self.name, train__steps=20, checkpoint__every_steps=10, world__min=1, world__max=1)
+        evaluation = {"name": self.name + "-loss", "kind": "eval", "of": {"job": self.name}, "world": {"min": 1, "max": 1},
+                      "loss": {"streams": [{"uri": self.lab.path("held-out")}], "positions": 64},
+                      "checkpoint": {"uri": job["checkpoint"]["uri"]}}
+        self.write("loss.json", json.dumps(evaluation))
+        self.assertIn("job %s would be submitted: loss of 64 samples, for checkpoints of job %s" % (evaluation["name"], self.name),
+                      self.cluster.ctl("job", "start", "-f", self.path("loss.json"), "--dry-run"))
+        self.cluster.submit(job)
+        self.cluster.submit(evaluation)
+        self.cluster.wait(evaluation, "succeeded", timeout=90)
+        status = self.cluster.status(evaluation)
+        self.assertEqual((status["kind"], status["incidents"]), ("eval", []))
+        self.assertEqual(self.record("specs", evaluation["name"])["program"], 32 * "0")  # no right to run programs is needed
+        evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
+        self.assertEqual([(e["step"], e["verdict"]) for e in evals], [(10, "done"), (20, "done")])
+        for one in evals:
+            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "loss", "--job", self.path("loss.json"), "--from",
+                                      one["checkpoint"], errors=subprocess.DEVNULL)
+            self.assertEqual(code, 0)
+            self.assertEqual({line.split()[0]: float(line.split()[1]) for line in text.splitlines()}, one["numbers"])
+        self.assertLess(evals[1]["numbers"]["loss"], evals[0]["numbers"]["loss"])
+        for change, says in (({"--resume": "/x/manifest.json"}, "--resume: an evaluation takes the checkpoints of job"),
+                             ({"--set": 'loss.streams=[{"uri": "relative"}]'}, 'loss.streams: "relative" is relative'),
+                             ({"--set": "loss.device=cuda"}, 'loss.device: "cuda" needs 1 slot that has a GPU'),
+                             ({"--set": "checkpoint.uri=/elsewhere"}, "is not where the checkpoints of job")):
+            code, text = self.cluster.ctl_code("job", "start", "-f", self.path("loss.json"), "--name", "other",
+                                               *(word for pair in change.items() for word in pair))
+            self.assertNotEqual(code, 0)
+            self.assertIn(says, text)
+
+    def test_the_loss_is_that_of_training(self):
+        """On the training data, without dropped captions, a checkpoint has the loss of the step that comes next."""
+        job = self.lab.job(self.name, train__steps=4, train__caption_drop=0, checkpoint__every_steps=4)
+        outcome = self.lab.reference(job)
+        first = self.lab.manifests(job)[0]
+        self.assertEqual(first[1]["step"], 0)
+        loss = {"streams": job["data"]["streams"], "positions": 4, "weights": "weights"}
+        evaluation = {"name": self.name + "-loss", "kind": "eval", "of": {"job": self.name}, "world": {"min": 1, "max": 1},
+                      "loss": loss, "checkpoint": {"uri": job["checkpoint"]["uri"]}}
+        self.write("loss.json", json.dumps(evaluation))
+        command = [os.path.join(BIN, "sdtrainer"), "loss", "--job", self.path("loss.json"), "--from", first[0]]
+        code, text = self.lab.run(*command, errors=subprocess.DEVNULL)
+        name, number = text.split()
+        self.assertEqual((code, name, float("%.9g" % float(number))), (0, "loss", outcome.metrics[0]["loss"]))
+        for change, number, says in (({"weights": "ema"}, 78, "has no EMA weights (loss.weights)"),
+                                     ({"streams": [{"uri": "/nowhere"}]}, 78, "loss.streams: data.streams[0]: file:///nowhere")):
+            self.write("loss.json", json.dumps({**evaluation, "loss": {**loss, **change}}))
+            code, text = self.lab.run(*command)
+            self.assertEqual(code, number, text)
+            self.assertIn(says, text)
+
     def test_it_yields_its_slot(self):
         self.write("hold")
         self.write("wait-10")
@@ -255,6 +309,11 @@ class Eval(unittest.TestCase):
         self.write("job.json", json.dumps({**evaluation, "name": self.name + "-more", "of": {"job": self.name + "-eval"}}))
         code, text = self.cluster.ctl_code("job", "start", "-f", self.path("job.json"))
         self.assertIn("is an evaluation, and has no checkpoints", text)
+        self.write("job.json", json.dumps({**evaluation, "exec": None, "name": self.name + "-loss", "loss": {"streams": [{"uri": "/d"}]}}
+                                          ).replace('"exec": null, ', ""))
+        code, text = self.cluster.ctl_code("job", "start", "-f", self.path("job.json"))
+        self.assertNotEqual(code, 0)
+        self.assertIn("only its program can read the checkpoints of " + self.name, text)
         for verb in ("sample", "export", "metrics"):
             code, text = self.cluster.ctl_code("job", verb, self.name + "-eval", "--out", self.path("out"))
             self.assertIn('kind: "eval": it has no checkpoints of its own', text)

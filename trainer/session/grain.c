@@ -266,6 +266,7 @@ static void put_loss(GrainWork *w, double *loss)
              w->workspace);
 }
 
+/* sink: NULL for no backward pass. */
 static void put_grain(GrainWork *w, SampleSet *set, const GradientSink *sink, double *loss)
 {
     Device *d = w->device;
@@ -273,7 +274,8 @@ static void put_grain(GrainWork *w, SampleSet *set, const GradientSink *sink, do
     put_input(w, set);
     put_forward(w, set);
     put_loss(w, loss);
-    network_backward(w->network, w->dprediction, sink, NULL, NULL);
+    if (sink)
+        network_backward(w->network, w->dprediction, sink, NULL, NULL);
     set->computed = device_fence(d, LANE_COMPUTE);
 }
 
@@ -298,6 +300,12 @@ int grain_work_submit(GrainWork *w, const LoaderGrain *grain, const GradientSink
 {
     bool poisoned = fault("loop.nan") < 0; /* simulates a bad sample or a flipped bit */
     return submit(w, grain, poisoned, sink, loss, timeout_usec, err);
+}
+
+int grain_work_measure(GrainWork *w, const LoaderGrain *grain, double *loss, uint64_t timeout_usec,
+                       Error *err)
+{
+    return submit(w, grain, false, NULL, loss, timeout_usec, err);
 }
 
 int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *err)

@@ -32,6 +32,9 @@ DEFINE_CLEANUP(GrainWork, grain_work_free)
  * the samples of the grain before the last one. */
 int grain_work_submit(GrainWork *work, const LoaderGrain *grain, const GradientSink *sink,
                       double *loss, uint64_t timeout_usec, Error *err);
+/* As grain_work_submit(), without a backward pass, for which the network need not have room: only the loss. */
+int grain_work_measure(GrainWork *work, const LoaderGrain *grain, double *loss,
+                       uint64_t timeout_usec, Error *err);
 /* Waits until all submitted grains except the newest n_behind (0 or 1) are computed. */
 int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error *err);
 

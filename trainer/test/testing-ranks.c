@@ -151,6 +151,7 @@ void rank_assign(Rank *rank, const char *text, int64_t generation, int number, i
     if (resume) {
         (void)snprintf(m.assign.resume_uri, sizeof(m.assign.resume_uri), "%s", resume->uri);
         m.assign.resume_hash = resume->hash;
+        m.assign.resume_step = resume->step;
     }
     rank_say(rank, m);
     rank->step = resume ? resume->step : 0;

@@ -100,6 +100,9 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
         return "is left out";
     if (job && job->facts.is_program && !text_has_word(node->record.features, FEATURE_PROGRAMS))
         return "runs no programs (allow_exec)";
+    if (job && job->facts.is_eval && !job->facts.is_program &&
+        !text_has_word(node->record.features, FEATURE_LOSS))
+        return "has an older version, which measures no loss";
     if (job && job->facts.needs_gpu && node->record.n_gpus == 0)
         return node_lacks_gpu;
     return NULL;

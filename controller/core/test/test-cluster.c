@@ -239,7 +239,8 @@ static void end_lease(Scenario *s)
 static void put_job(Scenario *s)
 {
     JobFacts f = {.n_grains = (int64_t)find_number(s, "grains", 8),
-                  .is_program = has_flag(s, "program") || find_text(s, "evaluates", NULL),
+                  .is_program = has_flag(s, "program") ||
+                                (find_text(s, "evaluates", NULL) && !has_flag(s, "loss")),
                   .is_eval = find_text(s, "evaluates", NULL) != NULL,
                   .every_steps = (int64_t)find_number(s, "every", 1),
                   .per_node = (int)find_number(s, "per-node", 0),

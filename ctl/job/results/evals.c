@@ -176,7 +176,7 @@ int job_evals(const Arguments *a)
     if (r < 0)
         return ctl_fail(&err, r);
     if (a->json) {
-        print_json(list);
+        print_json_exact(list);
         return CTL_DONE;
     }
     if (json_array_size(list) == 0)

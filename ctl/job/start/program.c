@@ -9,20 +9,31 @@
 
 #include <string.h>
 
+static int check_place(const char *source, const char *key, const char *uri, Error *err)
+{
+    if (!uri || *uri == '/' || strstr(uri, "://"))
+        return 0;
+    return error_set(
+        err, -EINVAL,
+        "%s: %s: \"%s\" is relative; ranks run elsewhere, so give an absolute path or a "
+        "URI",
+        source, key, uri);
+}
+
 int program_check(const char *source, const Job *job, const char *resume, Error *err)
 {
-    const char *uri = job->checkpoint.uri;
+    if (resume && job->kind == JOB_EVAL)
+        return error_set(err, -EINVAL, "--resume: an evaluation takes the checkpoints of job %s",
+                         job->of.job);
     if (resume)
         return error_set(
             err, -EINVAL,
             "--resume: a program finds its checkpoint by itself (SDTRAIN_CHECKPOINT, or "
             "its own folder)");
-    if (uri && *uri != '/' && !strstr(uri, "://"))
-        return error_set(err, -EINVAL,
-                         "%s: checkpoint.uri: \"%s\" is relative; ranks run elsewhere, so give an "
-                         "absolute path or a URI",
-                         source, uri);
-    return 0;
+    int r = check_place(source, "checkpoint.uri", job->checkpoint.uri, err);
+    for (size_t i = 0; r == 0 && i < job->data.n_streams; i++)
+        r = check_place(source, "loss.streams", job->data.streams[i].uri, err);
+    return r;
 }
 
 int program_check_leave(const char *source, const Job *job, const Model *model, Error *err)
@@ -50,6 +61,11 @@ int program_check_followed(const char *source, const Job *job, const Model *mode
     if (other->kind == JOB_EVAL)
         return error_set(err, -EINVAL, "%s: of.job: %s is an evaluation, and has no checkpoints",
                          source, other->name);
+    if (!job_is_program(job) && other->kind != JOB_TRAIN)
+        return error_set(err, -EINVAL,
+                         "%s: of.job: only its program can read the checkpoints of %s, so that "
+                         "sdtrain measures no loss of them; exec runs a program",
+                         source, other->name);
     if (!other->checkpoint.uri)
         return error_set(err, -EINVAL, "%s: of.job: %s has no checkpoint.uri, and registers none",
                          source, other->name);
@@ -70,8 +86,17 @@ char *program_encode(const char *text, const SpecRecord *spec)
     return program_record_encode(&record, NULL);
 }
 
+static int loss_slots_of(const NodeRecord *node, const Job *job)
+{
+    if (!node_knows(node, FEATURE_LOSS))
+        return 0;
+    return job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+}
+
 int program_slots_of(const NodeRecord *node, const Job *job)
 {
+    if (!job_is_program(job))
+        return loss_slots_of(node, job);
     const int n =
         job->exec.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
     const bool runs_programs = node_knows(node, FEATURE_PROGRAMS);
@@ -106,14 +131,23 @@ int program_explain(const char *source, int r, Error *err)
                         : r;
 }
 
-void program_print(const Job *job, const char *how)
+static void print_command(const Job *job)
 {
-    printf("job %s %s: %s", job->name, how, job->exec.command[0]);
+    printf("%s", job->exec.command[0]);
     if (job->exec.command[1])
         printf(" %s%s", job->exec.command[1], job->exec.command[2] ? " ..." : "");
     printf(" on %d to %d ranks, %d per node", job->world.min, job->world.max, job->world.per_node);
     if (job->exec.steps > 0)
         printf(", %lld steps", (long long)job->exec.steps);
+}
+
+void program_print(const Job *job, const char *how)
+{
+    printf("job %s %s: ", job->name, how);
+    if (job_is_program(job))
+        print_command(job);
+    else
+        printf("loss of %lld samples", (long long)job->loss.positions);
     if (job->kind == JOB_EVAL)
         printf(", for %s of job %s",
                job->of.every_steps == 0 ? "the newest checkpoint" : "checkpoints", job->of.job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program.h - what `sdctl job start` checks, submits and prints of a job of kind "exec".
+/* program.h - what `sdctl job start` checks, submits and prints of jobs of kind "exec" and "eval".
  *
  * Ownership: program_encode() gives the caller a string to free().
  * Units:     none. Threads: any; no state.

@@ -315,7 +315,7 @@ static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *
         r = job_parse_any(file, d->text, strlen(d->text), &d->job, err);
     if (r == 0)
         r = channel_check_spec(file, d->text, err);
-    if (r == 0 && job_is_program(d->job))
+    if (r == 0 && d->job->kind != JOB_TRAIN)
         return program_check(file, d->job, d->resume, err);
     Waiting *waiting = waiting_begin("the stores that the job names");
     if (r == 0)
@@ -475,7 +475,7 @@ static int known_slots(const Model *model, const Job *job)
     int slots = 0;
     for (size_t i = 0; i < model->n_nodes; i++) {
         const NodeRecord *node = &model->nodes[i];
-        int n = job_is_program(job)                    ? program_slots_of(node, job)
+        int n = job->kind != JOB_TRAIN                 ? program_slots_of(node, job)
                 : job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus)
                                                        : node->n_slots;
         slots += model_is_admitted(model, node) ? n : 0;
@@ -493,15 +493,16 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
     const StartOptions *o = arguments_own(a);
     const int slots = known_slots(model, d->job), min = d->job->world.min;
     const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
+    const char *part = d->job->kind == JOB_EVAL ? "loss" : "train";
     if (o->queue || min <= slots)
         return 0;
     if (job_is_program(d->job))
         return program_check_slots(d->source, d->job, slots, err);
     if (gpu && slots == 0)
         return error_set(err, -ENOSPC,
-                         "%s: train.device: \"cuda\" needs %d slot%s that %s a GPU, and no node "
+                         "%s: %s.device: \"cuda\" needs %d slot%s that %s a GPU, and no node "
                          "that is known has a GPU; --queue submits it all the same",
-                         d->source, min, min == 1 ? "" : "s", min == 1 ? "has" : "have");
+                         d->source, part, min, min == 1 ? "" : "s", min == 1 ? "has" : "have");
     return error_set(
         err, -ENOSPC,
         "%s: world.min: %d ranks are needed at least, and the nodes that are known have "
@@ -601,7 +602,7 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
 static void print_submitted(const JobDraft *d, const Model *model, const char *how)
 {
     const Job *job = d->job;
-    if (job_is_program(job)) {
+    if (job->kind != JOB_TRAIN) {
         program_print(job, how);
         return;
     }

@@ -124,8 +124,11 @@ static void note_spec(const Writing *w, const Entry *e)
     _cleanup_json_ json_t *file = json_loads(spec->spec, 0, NULL);
     const json_t *train = json_object_get(file, "train"),
                  *recovery = json_object_get(file, "recovery");
-    const json_t *exec = json_object_get(file, "exec");
-    const char *device = json_string_value(json_object_get(exec ? exec : train, "device"));
+    const json_t *exec = json_object_get(file, "exec"), *loss = json_object_get(file, "loss");
+    const char *device = json_string_value(json_object_get(exec   ? exec
+                                                           : loss ? loss
+                                                                  : train,
+                                                           "device"));
     job->n_grains = (int)json_integer_value(json_object_get(train, "global_batch"));
     job->per_node =
         (int)json_integer_value(json_object_get(json_object_get(file, "world"), "per_node"));

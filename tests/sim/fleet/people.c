@@ -57,6 +57,15 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
 
 static char *program_file(const FleetJob *job)
 {
+    if (job->plan.measures_loss)
+        return memory_format(
+            "{\"name\":\"%s\",\"kind\":\"eval\",\"of\":{\"job\":\"%s\",\"every_steps\":%lld},"
+            "\"world\":{\"min\":1,\"max\":1,\"per_node\":1},"
+            "\"loss\":{\"streams\":[{\"uri\":\"file:///d\"}],\"device\":\"%s\"},"
+            "\"recovery\":{\"max_failures_at_same_step\":%d,\"store_patience_s\":%d},"
+            "\"checkpoint\":{\"uri\":\"file:///c\"}}",
+            job->name, job->plan.of, (long long)job->plan.every_steps,
+            job->plan.needs_gpu ? "cuda" : "cpu", job->max_failures, job->store_patience_sec);
     if (job->plan.of)
         return memory_format(
             "{\"name\":\"%s\",\"kind\":\"eval\",\"of\":{\"job\":\"%s\",\"every_steps\":%lld},"
@@ -100,11 +109,17 @@ static char *train_file(const FleetJob *job)
         job->grow_interval_sec, job->store_patience_sec);
 }
 
+/* Returns whether the job has a record programs/<job>. */
+static bool has_program(const FleetJob *job)
+{
+    return job->plan.program && !job->plan.measures_loss;
+}
+
 static char *spec_text(const FleetJob *job, const char *submission)
 {
     SpecRecord spec = {.submitted_usec = 1};
     _cleanup_free_ char *file = job->plan.program ? program_file(job) : train_file(job);
-    if (job->plan.program)
+    if (has_program(job))
         spec.program = hash_bytes(file, strlen(file));
     spec.spec = file;
     (void)snprintf(spec.submission, sizeof(spec.submission), "%s", submission);
@@ -153,7 +168,7 @@ void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revisio
                            .key = key_of(CLUSTER, KEY_PROGRAMS, job->name, program_key),
                            .value = program}};
     fleet_say("user: gives the file of %s back", job->name);
-    write_all(BOOKS_BY_PERSON, &guard, 1, ops, job->plan.program ? 2 : 1);
+    write_all(BOOKS_BY_PERSON, &guard, 1, ops, has_program(job) ? 2 : 1);
 }
 
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value)

@@ -34,6 +34,7 @@ typedef struct TrainerPlan {
     /* The job whose checkpoints are evaluated: `steps` counts from each of them. NULL: the job trains. */
     const char *of;
     int64_t every_steps;
+    bool measures_loss; /* an evaluation by sdtrainer: nothing is submitted as a program */
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec, uint64_t ttl_usec);
