@@ -67,6 +67,8 @@ GradientSink tape_finite_sink(const TapeFinite *f)
 
 const char *tape_finite_text(const TapeFinite *f) { return f->text; }
 
+bool tape_finite_hangs(const TapeFinite *f) { return f->hangs; }
+
 static void append_text(TapeFinite *f, const char *format, ...) _printf_(2, 3);
 
 static void append_text(TapeFinite *f, const char *format, ...)

@@ -47,3 +47,5 @@ bool tape_finite_look_at_loss(TapeFinite *finite);
 /* Returns a text that names the first result or tensor that is not finite, or says why the check failed; "": everything
  * that was checked is finite. */
 const char *tape_finite_text(const TapeFinite *finite);
+/* Returns whether the device still computed when the time was over: then it may still use memory, which is kept. */
+bool tape_finite_hangs(const TapeFinite *finite);

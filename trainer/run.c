@@ -98,12 +98,11 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
     return 0;
 }
 
-/* Returns whether the device is still computing the grain that loop.c searched for non-finite numbers when the time for
- * the search was over. */
-static bool computes_still(const Session *s)
+/* Returns whether the device still computed the grain that loop.c searched for non-finite numbers when the time for the
+ * search was over. It may have ended since, but memory was kept for it. */
+static bool was_cut(const Session *s)
 {
-    return s && s->ended_in == STAGE_LEAVING &&
-           device_await(s->device, device_fence(s->device, LANE_COMPUTE), 0, NULL) == -ETIMEDOUT;
+    return s && s->ended_in == STAGE_LEAVING && s->work && grain_work_is_cut(s->work);
 }
 
 static int train_and_report(DaemonLink *link, const SessionAssignment *a)
@@ -119,7 +118,7 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
     report_error(link, s, a->generation, &err);
     if (err.exit == EXIT_ABORTED)
         abort();
-    if (err.exit == EXIT_DEVICE_FAULT || computes_still(s))
+    if (err.exit == EXIT_DEVICE_FAULT || was_cut(s))
         left = TAKE_PTR(s); /* freeing it would wait for a device that hangs */
     return err.exit;
 }

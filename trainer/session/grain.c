@@ -44,6 +44,7 @@ struct GrainWork {
 
     SampleSet sets[SETS];
     int64_t n_submitted;
+    bool is_cut; /* see grain_work_is_cut() */
 
     /* device memory */
     float *noise, *x_t, *target, *signal, *sigma;
@@ -361,11 +362,14 @@ int grain_work_explain(GrainWork *w, const LoaderGrain *grain, const float *weig
     draw(w, grain, set);
     send_samples(w, set);
     look_at_grain(w, set, f, weights);
+    w->is_cut = tape_finite_hangs(f);
     (void)snprintf(text, size, "%s",
                    *tape_finite_text(f) ? tape_finite_text(f)
                                         : "all of it is finite this time: the device wavers");
     return 0;
 }
+
+bool grain_work_is_cut(const GrainWork *w) { return w->is_cut; }
 
 /* Writes n draws of N(0, 1); element i comes from counter i / 4. */
 static void fill_normal(float *to, int64_t n, uint64_t key)

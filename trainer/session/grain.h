@@ -44,6 +44,10 @@ int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error
 int grain_work_explain(GrainWork *work, const LoaderGrain *grain, const float *weights,
                        uint64_t until_usec, char *text, size_t size, Error *err);
 
+/* Returns whether the device still computed when the time of grain_work_explain() was over. Memory that it may still
+ * use is kept then, and the device must stay open. */
+bool grain_work_is_cut(const GrainWork *work);
+
 /* These two functions return the timestep of the sample at a position, and whether the caption of that sample is
  * dropped. */
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);
