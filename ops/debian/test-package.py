@@ -324,13 +324,13 @@ class Package(unittest.TestCase):
 
     def test_documents_name_every_key_of_a_job(self):
         page = read(SOURCE, "docs/reference/job-file.md")
-        table = "".join(page.split("<!-- begin: %s -->" % part)[1].split("<!-- end -->")[0] for part in ("job", "eval-job"))
+        table = "".join(page.split("<!-- begin: %s -->" % part)[1].split("<!-- end -->")[0] for part in ("job", "eval-job", "loss-job"))
         told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
         told = {key.rsplit(".", 1)[-1] for key in told}
         code = read(SOURCE, "protocol/job.c")
         known = set(re.findall(r'json_get_\w+\(&?\w+,\s*"([a-z_]+)"', code))
         objects = set(re.findall(r'json_get_object\(&?\w+,\s*"([a-z_]+)"', code))
-        inside = {"proportion", "checkpoint", "optimizer"} # of a stream and of init, told in words
+        inside = {"proportion", "checkpoint", "optimizer", "exec"}  # of a stream, of init, and a table of its own
         self.assertGreater(len(known), 30)
         self.assertEqual(known - objects - told - inside, set(), "keys that the table lacks")
         self.assertEqual(told - set(re.findall('"([a-z_]+)"', code)), set(), "keys that the table has made up")
