@@ -152,8 +152,10 @@ void runner_send_leave(Runner *r, uint64_t now_usec);
 void runner_take_results(Runner *r, const EvalResults *of);
 /* Notes a text for people, which the results have. */
 void runner_take_status(Runner *r, const char *status);
-/* Sends the results to sdtraind. Returns false if there is nothing to send, or nobody to send it to. */
-bool runner_send_results(Runner *r);
+/* Returns whether this rank reports the results: it is rank 0 of an evaluation. */
+bool runner_has_results(const Runner *r);
+/* Sends the results to sdtraind. Returns 0, or -errno: then the evaluation has none. */
+int runner_send_results(Runner *r);
 
 /* ---- a program that hangs ---- */
 

@@ -3,16 +3,17 @@
 #include "exec/runner-internal.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <string.h>
 
-static bool has_results(const Runner *r) { return r->job->kind == JOB_EVAL && runner_is_rank0(r); }
+bool runner_has_results(const Runner *r) { return r->job->kind == JOB_EVAL && runner_is_rank0(r); }
 
 void runner_take_results(Runner *r, const EvalResults *of)
 {
     int lost = 0;
-    if (!has_results(r)) {
+    if (!runner_has_results(r)) {
         if (runner_may_log(r))
             log_warning(
                 "RESULT and ARTIFACT count only from rank 0 of an evaluation (kind \"eval\")");
@@ -37,12 +38,11 @@ void runner_take_status(Runner *r, const char *status)
     (void)snprintf(r->results.text, sizeof(r->results.text), "%s", status);
 }
 
-bool runner_send_results(Runner *r)
+int runner_send_results(Runner *r)
 {
-    if (!has_results(r))
-        return false;
     ChannelMessage m = {.type = CHANNEL_RESULTS, .step = r->assign.assign.resume_step};
     m.results = r->results;
     m.results.seconds = (double)(clock_boottime_usec() - r->started_usec) / 1e6;
-    return runner_send(r, &m) == 0;
+    int q = fault("exec.results");
+    return q < 0 ? q : runner_send(r, &m);
 }

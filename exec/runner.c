@@ -365,10 +365,12 @@ static void end_program(Runner *r)
     }
     const bool finished = has_reached_end(r) || (verdict.code == EXIT_DONE && !r->is_leaving);
     runner_flush_news(r);
-    if (finished && runner_send_results(r))
-        set_state(r, AWAITS_RESULTS);
-    else
+    if (!finished || !runner_has_results(r))
         say_done(r, finished);
+    else if (runner_send_results(r) < 0)
+        end_results(r, false);
+    else
+        set_state(r, AWAITS_RESULTS);
 }
 
 /* A program that survives SIGKILL waits for a driver or a disk. This runner ends then, and sdtraind finds that the slot

@@ -53,8 +53,8 @@ void evaluation_write(Evaluation *evaluation, const ChannelMessage *results)
     record_writer_send(&evaluation->writer);
 }
 
-/* Marks of two generations may have one step, and are one entry. The record of a job's commits names at most
- * CHANNEL_HELD_MAX of them, and so many can be evaluated. */
+/* Marks of two generations may have one step, and are one entry. At most CHANNEL_HELD_MAX steps are held: only more
+ * evaluations of one job than that can read more. */
 void evaluation_add_held(const PhaseRecord *phase, const char *submission, ChannelHeld *held)
 {
     const EvalProgress *eval = &phase->eval;

@@ -126,6 +126,14 @@ static void results_that_are_not_written_count_for_nothing(_unused_ void **state
     expect_error(EXIT_RETRY, "the results of the evaluation were not written into etcd");
 }
 
+static void results_that_are_not_sent_count_for_nothing(_unused_ void **state)
+{
+    assert_int_equal(setenv("SDTRAIN_FAULT", "exec.results=eagain@1", 1), 0);
+    start_evaluation(0);
+    assert_int_equal(unsetenv("SDTRAIN_FAULT"), 0);
+    expect_error(EXIT_RETRY, "the results of the evaluation were not written into etcd");
+}
+
 /* sdtraind reads nothing while the program reports: a channel that is full would lose the checkpoint and the end. */
 static void reports_without_end_fill_neither_channel_nor_log(_unused_ void **state)
 {
@@ -198,6 +206,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(results_are_sent_before_the_end),
         cmocka_unit_test(results_are_rank_0s),
         cmocka_unit_test(results_that_are_not_written_count_for_nothing),
+        cmocka_unit_test(results_that_are_not_sent_count_for_nothing),
         cmocka_unit_test(checkpoints_are_registered_once_committed),
         cmocka_unit_test(reports_without_end_fill_neither_channel_nor_log),
         cmocka_unit_test(a_checkpoint_waits_for_room_in_the_channel),

@@ -3,6 +3,7 @@
 #include "exec/test/testing-runner.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "exec/runner.h"
@@ -40,7 +41,10 @@ void start_runner(int slot)
     assert_true(run.pid >= 0);
     if (run.pid == 0) {
         char dir[200], number[40], secrets[200];
+        Error err = ERROR_INIT;
         (void)setsid();
+        if (fault_open(&err) < 0)
+            _exit(98);
         (void)dup2(out[1], STDOUT_FILENO);
         if (runner_log >= 0)
             (void)dup2(runner_log, STDERR_FILENO);

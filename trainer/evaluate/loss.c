@@ -7,6 +7,7 @@
 #include "protocol/paths.h"
 #include "trainer/session/device-exit.h"
 #include "trainer/session/device.h"
+#include "trainer/state/device-patience.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -117,10 +118,11 @@ static int read_terms(const LossRequest *request, const Manifest *manifest, Job 
 
 /* ---- the parts ---- */
 
+/* After a failure the device may still compute: then session_free() keeps it, and its memory stays, too. */
 static void measure_close(Measure *m)
 {
     Session *s = m->session;
-    if (s && s->device) {
+    if (s && s->device && device_is_idle(s->device)) {
         device_release(s->device, m->weights);
         device_release(s->device, m->loss);
     }

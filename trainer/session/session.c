@@ -326,6 +326,8 @@ static int open_writer(Session *s, Error *err)
     return 0;
 }
 
+_Static_assert((int)CHANNEL_HELD_MAX <= (int)CHECKPOINT_HELD_MAX, "the writer takes all");
+
 void session_hold(Session *s)
 {
     const ChannelHeld held = daemon_link_held(s->link);
