@@ -78,6 +78,12 @@ static void on_record_read(void *userdata, const Event *event)
     controller_metrics_note_event(m->metrics, leader_view(m->leader).cluster, event);
 }
 
+static void on_results_read(void *userdata, const char *rest, const char *value, size_t n)
+{
+    const Controller *m = userdata;
+    controller_metrics_note_results(m->metrics, rest, value, n);
+}
+
 static void on_observed(void *userdata, const Event *event)
 {
     const Controller *m = userdata;
@@ -119,6 +125,7 @@ static int open_leader(Controller *m, const LeaderSettings *settings, Error *err
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,
                                  .record_read = on_record_read,
+                                 .results_read = on_results_read,
                                  .observed = on_observed,
                                  .answered = on_answered,
                                  .shown = on_shown,

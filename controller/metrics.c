@@ -420,6 +420,13 @@ void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster
         metrics_forget(cm->metrics, "job_name", event->name);
 }
 
+void controller_metrics_note_results(ControllerMetrics *cm, const char *rest, const char *value,
+                                     size_t n)
+{
+    if (cm)
+        curves_note_eval(cm->seen, rest, value, n);
+}
+
 void controller_metrics_note_leading(ControllerMetrics *cm)
 {
     if (cm)

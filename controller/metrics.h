@@ -45,6 +45,9 @@ void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
 /* Notes a record's event, before the core receives it. */
 void controller_metrics_note_event(ControllerMetrics *metrics, const Cluster *cluster,
                                    const Event *event);
+/* Notes a record evals/<rest> for the live page; value NULL: it is gone. */
+void controller_metrics_note_results(ControllerMetrics *metrics, const char *rest,
+                                     const char *value, size_t n);
 void controller_metrics_note_leading(ControllerMetrics *metrics);
 /* Notes the outcome of a decision. revision: the revision of the transaction, if the outcome is
  * OUTCOME_DONE. */

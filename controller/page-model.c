@@ -87,28 +87,100 @@ static int place_of(const Cluster *c, int i, int *ret_n)
     return place;
 }
 
+static JobKind kind_of(const JobRecords *records)
+{
+    return records->facts->is_eval ? JOB_EVAL : records->facts->is_program ? JOB_EXEC : JOB_TRAIN;
+}
+
+/* An evaluation has no steps of its own. */
 static int64_t step_of(const JobSurvey *survey, const JobRecords *records)
 {
+    if (records->facts->is_eval)
+        return 0;
     const int64_t saved = survey->has_checkpoint ? survey->checkpoint_step : 0;
     return records->progress ? MAX(records->progress->step, saved) : saved;
 }
 
+/* Returns NAN if it is unknown, as that of a program that reports no steps. */
+static double goodput_of(const JobSurvey *survey, const JobRecords *records)
+{
+    const bool counts = kind_of(records) == JOB_TRAIN || step_of(survey, records) > 0;
+    return counts && survey->goodput >= 0 ? survey->goodput : NAN;
+}
+
+/* ---- evaluations ---- */
+
+/* The evaluations that a page shows, and the records that they point to. */
+typedef struct Gathered {
+    ReportEvals evals;
+    EvalRecord **records;
+    size_t n_records, room;
+} Gathered;
+
+static void gathered_clear(Gathered *g)
+{
+    free(g->evals.list);
+    for (size_t i = 0; i < g->n_records; i++) {
+        eval_record_clear(g->records[i]);
+        free(g->records[i]);
+    }
+    free(g->records);
+}
+
+static void add_evals(const PageSource *s, const JobSurvey *survey, const JobRecords *records,
+                      Gathered *to)
+{
+    const size_t first = to->n_records;
+    const SeenEval *seen;
+    Error ignored = ERROR_INIT; /* results that cannot be read are not shown */
+    for (size_t i = 0; (seen = curves_eval(s->seen, survey->name, i)); i++) {
+        EvalRecord *record = memory_new(EvalRecord);
+        if (eval_record_decode(survey->name, seen->text, seen->n, record, &ignored) < 0) {
+            free(record);
+            continue;
+        }
+        to->records = memory_grow(to->records, to->n_records, &to->room, sizeof(*to->records));
+        to->records[to->n_records++] = record;
+    }
+    report_add_evals(&to->evals, survey->name, records->phase, to->records + first,
+                     to->n_records - first);
+}
+
+/* Gathers what the job has evaluated, or what other jobs have found of this submission's checkpoints. */
+static void gather_evals(const PageSource *s, const char *name, const JobRecords *job,
+                         Gathered *ret)
+{
+    JobSurvey survey;
+    JobRecords records;
+    for (int i = 0; cluster_survey_job(s->cluster, i, &survey) &&
+                    cluster_survey_records(s->cluster, i, &records);
+         i++) {
+        const JobFacts *facts = records.facts;
+        const bool is_own = strcmp(survey.name, name) == 0;
+        const bool follows = strcmp(facts->of_job, name) == 0 &&
+                             strcmp(records.phase->eval.submission, job->facts->submission) == 0;
+        if (facts->is_eval && (is_own || follows))
+            add_evals(s, &survey, &records, ret);
+    }
+}
+
 /* Returns a note that names the steps which the controller has not seen; "": no note is needed. */
-static const char *note_points(const PageSource *s, const ReportPoint *points, size_t n,
-                               char ret[300])
+static const char *note_points(const PageSource *s, JobKind kind, const ReportPoint *points,
+                               size_t n, char ret[300])
 {
     char when[TIME_TEXT_BYTES];
+    const char *more =
+        kind == JOB_TRAIN ? " sdctl job report draws all that checkpoints remember." : "";
     ret[0] = '\0';
     if (n == 0)
         (void)snprintf(ret, 300,
-                       "This controller has seen no step of the job since it began to look at %s. "
-                       "sdctl job report draws what checkpoints remember.",
-                       date_text(s->seen_usec, when));
+                       "This controller has seen no step%s of the job since it began to look at "
+                       "%s.%s",
+                       kind == JOB_TRAIN ? "" : " with a loss", date_text(s->seen_usec, when),
+                       more);
     else if (points[0].step > 2)
-        (void)snprintf(ret, 300,
-                       "As seen by this controller since %s, from step %lld on. sdctl job report "
-                       "draws all that checkpoints remember.",
-                       date_text(s->seen_usec, when), (long long)points[0].step);
+        (void)snprintf(ret, 300, "As seen by this controller since %s, from step %lld on.%s",
+                       date_text(s->seen_usec, when), (long long)points[0].step, more);
     return ret;
 }
 
@@ -120,7 +192,8 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
     if (i < 0 || !cluster_survey_records(s->cluster, i, &records))
         return false;
     _cleanup_free_ const IncidentRecord **incidents = NULL;
-    const Submission submission = {.job = survey.name, .id = records.submission};
+    _cleanup_(gathered_clear) Gathered gathered = {0};
+    const Submission submission = {.job = survey.name, .id = records.facts->submission};
     const size_t n = gather_incidents(s->cluster, is_of_submission, &submission, &incidents);
     const size_t left_out = n > JOB_INCIDENTS_MAX ? n - JOB_INCIDENTS_MAX : 0;
     int64_t saved[RECORD_COMMITS_MAX];
@@ -132,6 +205,8 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
     ReportJob job = {.cluster = s->cluster_name,
                      .name = survey.name,
                      .version = SDTRAIN_VERSION,
+                     .kind = kind_of(&records),
+                     .of = records.facts->of_job,
                      .now_usec = s->now_usec,
                      .live = true,
                      .phase = records.phase,
@@ -141,14 +216,17 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
                      .n_incidents = n - left_out,
                      .step = step_of(&survey, &records),
                      .steps = survey.steps,
-                     .goodput = survey.goodput >= 0 ? survey.goodput : NAN,
+                     .goodput = goodput_of(&survey, &records),
                      .saving = survey.saving,
                      .advice = payload_advice,
                      .saved = saved,
                      .n_saved = n_saved};
     job.place = place_of(s->cluster, i, &job.n_waiting);
     job.points = curves_points(s->seen, survey.name, &job.n_points);
-    job.points_note = note_points(s, job.points, job.n_points, note);
+    if (job.kind == JOB_TRAIN || job.step > 0) /* others may have no steps */
+        job.points_note = note_points(s, job.kind, job.points, job.n_points, note);
+    gather_evals(s, name, &records, &gathered);
+    job.evals = gathered.evals;
     report_job(&job, ret);
     return true;
 }
@@ -181,7 +259,7 @@ static ReportJobLine *gather_jobs(const Cluster *c, ReportCluster *report)
                             .to_go_sec = records.progress && j.phase == PHASE_RUNNING
                                              ? progress_to_go_sec(records.progress, j.steps)
                                              : NAN,
-                            .goodput = j.goodput >= 0 ? j.goodput : NAN};
+                            .goodput = goodput_of(&j, &records)};
     }
     return lines;
 }

@@ -3,6 +3,7 @@
 #include "controller/progress-curves.h"
 
 #include "base/memory.h"
+#include "cluster/keys.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,9 @@ typedef struct SeenJob {
     ReportPoint points[SEEN_POINTS_MAX];
     int width[SEEN_POINTS_MAX]; /* number of reports in each point */
     size_t n;
-    int wide; /* number of reports that a point has room for */
+    int wide;                       /* number of reports that a point has room for */
+    SeenEval evals[SEEN_EVALS_MAX]; /* sorted by step */
+    size_t n_evals;
 } SeenJob;
 
 struct Seen {
@@ -41,6 +44,14 @@ static SeenJob *take_place(Seen *s, const char *name)
     s->jobs[i]->wide = 1;
     (void)snprintf(s->jobs[i]->name, sizeof(s->jobs[i]->name), "%s", name);
     return s->jobs[i];
+}
+
+static SeenJob *job_forget(SeenJob *j)
+{
+    for (size_t i = 0; j && i < j->n_evals; i++)
+        free(j->evals[i].text);
+    free(j);
+    return NULL;
 }
 
 /* Merges a value of two neighbouring points: returns the mean, or the known value if only one value is known. */
@@ -115,10 +126,8 @@ void curves_note(Seen *s, const Event *event)
         note_progress(s, event->name, event->progress);
     } else if (event->kind == EVENT_SPEC && !event->record && event->health == RECORD_READABLE) {
         const int i = find_place(s, event->name);
-        if (i >= 0) {
-            free(s->jobs[i]);
-            s->jobs[i] = NULL;
-        }
+        if (i >= 0)
+            s->jobs[i] = job_forget(s->jobs[i]);
     }
 }
 
@@ -127,6 +136,47 @@ const ReportPoint *curves_points(const Seen *s, const char *job, size_t *ret_n)
     const int i = s ? find_place(s, job) : -1;
     *ret_n = i >= 0 ? s->jobs[i]->n : 0;
     return i >= 0 ? s->jobs[i]->points : NULL;
+}
+
+/* ---- evaluations ---- */
+
+static void drop_eval(SeenJob *j, size_t at)
+{
+    free(j->evals[at].text);
+    memmove(&j->evals[at], &j->evals[at + 1], (--j->n_evals - at) * sizeof(*j->evals));
+}
+
+void curves_note_eval(Seen *s, const char *rest, const char *value, size_t n)
+{
+    char job[RECORD_JOB_MAX + 1];
+    int64_t step;
+    if (!s || key_parse_eval(rest, job, sizeof(job), &step) < 0)
+        return;
+    const int place = find_place(s, job);
+    SeenJob *j = place >= 0 ? s->jobs[place] : value ? take_place(s, job) : NULL;
+    if (!j)
+        return;
+    size_t at = 0;
+    while (at < j->n_evals && j->evals[at].step < step)
+        at++;
+    if (at < j->n_evals && j->evals[at].step == step)
+        drop_eval(j, at);
+    if (!value)
+        return;
+    if (j->n_evals == SEEN_EVALS_MAX) { /* the earliest step makes room */
+        if (at == 0)
+            return;
+        drop_eval(j, 0);
+        at--;
+    }
+    memmove(&j->evals[at + 1], &j->evals[at], (j->n_evals++ - at) * sizeof(*j->evals));
+    j->evals[at] = (SeenEval){.step = step, .text = memory_bytes(value, n), .n = n};
+}
+
+const SeenEval *curves_eval(const Seen *s, const char *job, size_t i)
+{
+    const int place = s ? find_place(s, job) : -1;
+    return place >= 0 && i < s->jobs[place]->n_evals ? &s->jobs[place]->evals[i] : NULL;
 }
 
 Seen *curves_new(int max_jobs)
@@ -142,7 +192,7 @@ Seen *curves_free(Seen *s)
     if (!s)
         return NULL;
     for (int i = 0; i < s->n_jobs; i++)
-        free(s->jobs[i]);
+        (void)job_forget(s->jobs[i]);
     free(s->jobs);
     free(s);
     return NULL;

@@ -31,8 +31,13 @@ static void put_jobs(json_t *page, const ReportCluster *c)
         const char *tone = j->phase == PHASE_SUCCEEDED                                ? "good"
                            : j->phase == PHASE_FAILED || j->phase == PHASE_RECOVERING ? "bad"
                                                                                       : "";
-        template_put(row, "tone=%s step=%lld steps=%lld", tone, (long long)j->step,
-                     (long long)j->steps);
+        template_put(row, "tone=%s", tone);
+        if (j->step > 0 || j->steps > 0)
+            template_put(row, "step=%lld", (long long)j->step);
+        else
+            template_put(row, "step=%s", "-");
+        if (j->steps > 0)
+            template_put(row, "steps=%lld", (long long)j->steps);
         if (j->place > 0)
             template_put(row, "place=%d of=%d", j->place, (int)c->n_waiting);
         put_number(row, "loss", "4", j->loss);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* curves.c - see drawing.h: the curves of loss, speed, gradient and learning rate by step, with marks for incidents,
- * resizes and checkpoints. */
+ * resizes and checkpoints, and the numbers that evaluations have found. */
 #include "report/drawing.h"
 
 #include "base/memory.h"
@@ -9,7 +9,8 @@
 
 enum { WIDTH = 1000, TALL = 240, SMALL = 96, LABEL_WIDTH = 9 /* LABEL_WIDTH is in per cent */ };
 
-typedef enum Curve { LOSS, SPEED, GRADIENT, RATE, CURVES } Curve;
+/* NUMBER is a number that an evaluation has found, and no curve of the training. */
+typedef enum Curve { LOSS, SPEED, GRADIENT, RATE, CURVES, NUMBER = CURVES } Curve;
 
 static const struct {
     const char *name, *title;
@@ -32,8 +33,10 @@ static double value_of(const ReportPoint *p, Curve curve)
     }
 }
 
-/* Finds the range of a curve's values. Returns false if no point has a value. */
-static bool range_of(const ReportJob *j, Curve curve, double *low, double *high)
+/* Finds the range of a curve's values; with LOSS, the losses that evaluations have found are among them. Returns false
+ * if there is no value. */
+static bool range_of(const ReportJob *j, Curve curve, const Series *series, size_t n_series,
+                     double *low, double *high)
 {
     *low = INFINITY;
     *high = -INFINITY;
@@ -46,6 +49,9 @@ static bool range_of(const ReportJob *j, Curve curve, double *low, double *high)
             *high = MAX(*high, b);
         }
     }
+    for (size_t i = 0; curve == LOSS && i < n_series; i++)
+        if (series[i].is_loss)
+            series_range(j, &series[i], low, high);
     return *low <= *high;
 }
 
@@ -193,52 +199,110 @@ static void put_legend(json_t *chart, const ReportJob *j)
     bool again = false;
     for (size_t i = 0; i < j->n_incidents; i++)
         again = again || j->incidents[i]->lost_steps > 0;
-    template_put(chart, "each=%s", j->live ? "as seen, about once a second" : "each step");
+    template_put(chart, "each=%s",
+                 j->n_points == 0 ? ""
+                 : j->live        ? "as seen, about once a second"
+                                  : "each step");
     template_put(chart, "has_failures=%s has_again=%s has_resizes=%s has_saved=%s",
                  j->n_incidents > 0 ? "yes" : "", again ? "yes" : "",
                  json_array_size(json_object_get(chart, "resizes")) > 0 ? "yes" : "",
                  j->n_saved > 0 ? "yes" : "");
 }
 
-static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axis *steps)
+static void put_loss(json_t *chart, const ReportJob *j, const Series *series, size_t n_series,
+                     const Axis *steps, const Axis *y)
 {
-    double low, high;
-    if (!range_of(j, curve, &low, &high))
-        return;
-    const Axis y = value_axis(curve, low, high);
-    const int height = curve == LOSS ? TALL : SMALL;
-    json_t *chart =
-        template_put(charts, "name=%s title=%s size=%s height=%d column=%d", curves[curve].name,
-                     curves[curve].title, curve == LOSS ? "tall" : "small", height, (int)curve);
     const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
     const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
-    template_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,
-                 steps->high);
-    axis_put_ticks(template_list(chart, "ticks_y"), &y, 1, curve == LOSS ? 6 : 3);
-    axis_put_ticks(template_list(chart, "ticks_x"), &percent, 1, curve == LOSS ? 6 : 3);
-    put_path(chart, "raw", draw_values, j, curve, &wide, &y);
-    if (curve != LOSS)
-        return;
-    put_path(chart, "average", draw_average, j, curve, &wide, &y);
+    json_t *evaluated = template_list(chart, "series");
+    put_path(chart, "average", draw_average, j, LOSS, &wide, y);
     put_resizes(chart, j, &percent);
     put_failures(chart, j, &percent);
     put_saved(chart, j, &percent);
     put_legend(chart, j);
+    for (size_t i = 0; i < n_series; i++)
+        if (series[i].is_loss)
+            series_put(evaluated, j, &series[i], json_array_size(evaluated), steps, y);
+}
+
+/* Puts a chart without its curves: its axes and their numbers. */
+static json_t *put_axes(json_t *charts, const char *name, const char *title, int height, int n,
+                        const Axis *steps, const Axis *y)
+{
+    const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
+    json_t *chart = template_put(charts, "name=%s title=%s height=%d logarithmic=%s", name, title,
+                                 height, y->logarithmic ? "yes" : "");
+    template_put(chart, "low=%.0f high=%.0f", steps->low, steps->high);
+    axis_put_ticks(template_list(chart, "ticks_y"), y, 1, n);
+    axis_put_ticks(template_list(chart, "ticks_x"), &percent, 1, n);
+    return chart;
+}
+
+static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Series *series,
+                      size_t n_series, const Axis *steps)
+{
+    double low, high;
+    if (!range_of(j, curve, series, n_series, &low, &high))
+        return;
+    const Axis y = value_axis(curve, low, high);
+    const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
+    json_t *chart = put_axes(charts, curves[curve].name, curves[curve].title,
+                             curve == LOSS ? TALL : SMALL, curve == LOSS ? 6 : 3, steps, &y);
+    template_put(chart, "column=%d", (int)curve);
+    put_path(chart, "raw", draw_values, j, curve, &wide, &y);
+    if (curve == LOSS)
+        put_loss(chart, j, series, n_series, steps, &y);
+}
+
+/* Puts a small chart for each other number that an evaluation has found. */
+static void put_numbers(json_t *charts, const ReportJob *j, const Series *series, size_t n_series,
+                        const Axis *steps)
+{
+    for (size_t i = 0; i < n_series; i++) {
+        double low = INFINITY, high = -INFINITY;
+        series_range(j, &series[i], &low, &high);
+        if (series[i].is_loss || low > high)
+            continue;
+        const Axis y = value_axis(NUMBER, low, high);
+        json_t *chart = put_axes(charts, series[i].name, series[i].name, SMALL, 3, steps, &y);
+        template_put(chart, "job=%s", series[i].job);
+        series_put(template_list(chart, "series"), j, &series[i], i, steps, &y);
+    }
+}
+
+/* Finds the steps that the curves show. Returns false if there are no values. */
+static bool step_axis(const ReportJob *j, size_t n_series, Axis *ret)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    if (j->n_points > 0) {
+        first = j->points[0].step;
+        last = j->points[j->n_points - 1].step;
+    }
+    for (size_t i = 0; n_series > 0 && i < j->evals.n; i++)
+        if (j->evals.list[i].record) {
+            first = MIN(first, j->evals.list[i].step);
+            last = MAX(last, j->evals.list[i].step);
+        }
+    *ret = (Axis){.low = first < 200 || first < (last - first) / 10 ? 0 : (double)first,
+                  .high = (double)MAX(last, first + 1)};
+    return first <= last;
 }
 
 void drawing_put_curves(json_t *page, const ReportJob *j)
 {
     json_t *tall = template_list(page, "tall"), *small = template_list(page, "small");
-    template_put(page, "points_note=%s", j->points_note ? j->points_note : "");
-    if (j->n_points == 0)
+    json_t *numbers = template_list(page, "numbers");
+    Series series[SERIES_MAX];
+    Axis steps;
+    const size_t n_series = series_find(j, series);
+    const char *note = j->points_note ? j->points_note : "";
+    const bool has_values = step_axis(j, n_series, &steps);
+    template_put(page, "points_note=%s has_curves=%s", note, has_values || *note ? "yes" : "");
+    if (!has_values)
         return;
-    const ReportPoint *first = &j->points[0], *last = &j->points[j->n_points - 1];
-    Axis steps = {.low = first->step < 200 || first->step < (last->step - first->step) / 10
-                             ? 0
-                             : (double)first->step,
-                  .high = (double)MAX(last->step, first->step + 1)};
-    put_curve(tall, j, LOSS, &steps);
+    put_curve(tall, j, LOSS, series, n_series, &steps);
     for (Curve curve = SPEED; curve < CURVES; curve++)
-        put_curve(small, j, curve, &steps);
+        put_curve(small, j, curve, NULL, 0, &steps);
+    put_numbers(numbers, j, series, n_series, &steps);
     put_path(page, "points", draw_points, j, LOSS, &steps, &steps);
 }

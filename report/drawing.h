@@ -23,6 +23,22 @@ double axis_at(const Axis *axis, double value);
  * value divided by scale. */
 void axis_put_ticks(json_t *ticks, const Axis *axis, double scale, int n);
 
+/* A number that a job reports of each checkpoint that it evaluates. The names are borrowed from the ReportJob. */
+typedef struct Series {
+    const char *job, *name;
+    bool is_loss;
+} Series;
+
+enum { SERIES_MAX = 12 };
+
+/* Finds the series, in the order in which their names appear first. */
+size_t series_find(const ReportJob *job, Series ret[SERIES_MAX]);
+/* Widens low..high so that the values of the series are inside. */
+void series_range(const ReportJob *job, const Series *series, double *low, double *high);
+/* Adds the curve of the series to the list. */
+void series_put(json_t *list, const ReportJob *job, const Series *series, size_t colour,
+                const Axis *steps, const Axis *y);
+
 /* Returns the time when the job ended, or now if it has not ended. */
 uint64_t drawing_end_usec(const ReportJob *job);
 bool drawing_has_ended(const ReportJob *job);
@@ -32,5 +48,7 @@ void drawing_put_curves(json_t *page, const ReportJob *job);
 void drawing_put_worlds(json_t *page, const ReportJob *job);
 /* Puts the phases of each recovery, and the table of incidents. */
 void drawing_put_recoveries(json_t *page, const ReportJob *job);
+/* Puts the table of the evaluations. */
+void drawing_put_evals(json_t *page, const ReportJob *job);
 /* Puts the shares of the job's time. */
 void drawing_put_times(json_t *page, const ReportJob *job);

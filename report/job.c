@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c - see report.h: the values of a job's page, without its drawings. */
 #include "base/json/json.h"
+#include "base/memory.h"
 #include "cluster/cost.h"
 #include "cluster/pace.h"
 #include "cluster/room.h"
@@ -54,6 +55,22 @@ static void put_cost(json_t *page, const ReportJob *j)
                      cost_text(v.per_billion_samples, samples));
 }
 
+/* Tells whether the job has steps of its own to show. A program may report none, and an evaluation has none. */
+static bool counts_steps(const ReportJob *j)
+{
+    return j->kind == JOB_TRAIN || (j->kind == JOB_EXEC && (j->step > 0 || j->steps > 0));
+}
+
+/* Puts how many checkpoints an evaluation has judged, and the newest loss that was found of this job's checkpoints. */
+static void put_eval_tiles(json_t *page, const ReportJob *j)
+{
+    int n_done = 0;
+    for (size_t i = 0; i < j->evals.n; i++)
+        n_done += strcmp(j->evals.list[i].verdict, eval_verdict_names[EVAL_DONE]) == 0;
+    if (j->kind == JOB_EVAL)
+        template_put(page, "n_evaluated=%d evaluated_plural=%s", n_done, n_done == 1 ? "" : "s");
+}
+
 static void put_tiles(json_t *page, const ReportJob *j)
 {
     const PhaseRecord *p = j->phase;
@@ -68,10 +85,13 @@ static void put_tiles(json_t *page, const ReportJob *j)
         again += n->lost_steps;
         n_open += n->state == INCIDENT_OPEN;
     }
-    template_put(page, "step=%lld steps=%lld n_incidents=%d lost=%s again=%lld", (long long)j->step,
-                 (long long)j->steps, (int)j->n_incidents, span_text(lost_sec, span), again);
-    template_put(page, "incidents_plural=%s again_plural=%s", j->n_incidents == 1 ? "" : "s",
-                 again == 1 ? "" : "s");
+    template_put(page, "n_incidents=%d incidents_plural=%s lost=%s", (int)j->n_incidents,
+                 j->n_incidents == 1 ? "" : "s", span_text(lost_sec, span));
+    if (counts_steps(j))
+        template_put(page, "has_steps=%s step=%lld again=%lld again_plural=%s", "yes",
+                     (long long)j->step, again, again == 1 ? "" : "s");
+    if (j->steps > 0)
+        template_put(page, "steps=%lld", (long long)j->steps);
     if (n_open > 0)
         template_put(page, "n_open=%d", n_open);
     if (j->steps > 0)
@@ -84,6 +104,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
                                         MIN(p->started_usec, drawing_end_usec(j))) *
                                    1e-6,
                                span));
+    put_eval_tiles(page, j);
     put_progress(page, j);
     put_cost(page, j);
 }
@@ -124,21 +145,32 @@ static void put_under_way(json_t *page, const ReportJob *j)
                      (long long)p->diverging_since, "yes", p->diverging);
 }
 
+/* A program's checkpoints have no digest, and it may register none. An evaluation has no checkpoints. */
 static void put_checkpoints(json_t *page, const ReportJob *j)
 {
     json_t *rows = template_list(page, "checkpoints");
     char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
+    const bool has_digests = j->kind == JOB_TRAIN;
+    const bool has_any = has_digests || (j->kind == JOB_EXEC && j->checkpoints->n_commits > 0);
+    template_put(page, "has_checkpoints=%s has_digests=%s", has_any ? "yes" : "",
+                 has_digests ? "yes" : "");
+    if (!has_any)
+        return;
     for (size_t i = j->checkpoints->n_commits; i-- > 0 && json_array_size(rows) < COMMITS_SHOWN;) {
         const CheckpointCommit *c = &j->checkpoints->commits[i];
-        template_put(rows, "step=%lld generation=%lld date=%s digest=%s manifest=%s struck=%s",
-                     (long long)c->step, (long long)c->generation, date_text(c->at_usec, when),
-                     hash_format(c->digest, text), c->uri, c->struck_out ? "yes" : "");
+        json_t *row = template_put(rows, "step=%lld generation=%lld date=%s manifest=%s struck=%s",
+                                   (long long)c->step, (long long)c->generation,
+                                   date_text(c->at_usec, when), c->uri, c->struck_out ? "yes" : "");
+        if (has_digests)
+            template_put(row, "digest=%s", hash_format(c->digest, text));
     }
     const CheckpointCommit *newest = checkpoints_latest(j->checkpoints);
     if (!newest)
         return;
-    template_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
-                 hash_format(newest->digest, text));
+    template_put(page, "saved_step=%lld", (long long)newest->step);
+    if (!has_digests)
+        return;
+    template_put(page, "digest=%s", hash_format(newest->digest, text));
     if (j->alone)
         template_put(page, "alone=%s", j->alone);
     if (j->alone && strcmp(j->alone, text) == 0)
@@ -211,6 +243,35 @@ const char *report_warmup(JobPhase phase, int64_t step, const Job *spec,
     return ret;
 }
 
+static char *join_command(const Job *s)
+{
+    char *text = memory_text("");
+    for (char **word = s->exec.command; *word; word++) {
+        char *longer = memory_format("%s%s%s", text, *text ? " " : "", *word);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* Puts what a job runs that is not a training by sdtrain. */
+static void put_program(json_t *page, const Job *s)
+{
+    json_t *rows = template_list(page, "facts");
+    if (!job_is_program(s)) {
+        template_put(rows, "name=%s text=%s", "it measures", "the loss on held-out data");
+        for (size_t i = 0; i < s->data.n_streams; i++)
+            template_put(rows, "name=%s text=%s", "data", s->data.streams[i].uri);
+        return;
+    }
+    _cleanup_free_ char *command = join_command(s);
+    template_put(rows, "name=%s text=%s", "command", command);
+    if (s->exec.dir)
+        template_put(rows, "name=%s text=%s", "folder", s->exec.dir);
+    template_put(rows, "name=%s text=%s", "device",
+                 s->exec.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
+}
+
 static void put_spec(json_t *page, const ReportJob *j)
 {
     static const char *const precision[] = {"fp32", "bf16", "fp16"};
@@ -225,6 +286,11 @@ static void put_spec(json_t *page, const ReportJob *j)
         template_put(rows, "name=%s text=%s", "warm-up", warmup);
     if (!s)
         return;
+    template_put(page, "submitted=%s", date_text(j->submitted_usec, when));
+    if (j->kind != JOB_TRAIN) {
+        put_program(page, s);
+        return;
+    }
     template_put(page, "batch=%lld grains=%lld grain=%lld device=%s",
                  (long long)s->train.global_batch, (long long)s->train.n_grains,
                  (long long)s->train.grain, s->train.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
@@ -232,8 +298,7 @@ static void put_spec(json_t *page, const ReportJob *j)
                  precision[s->train.precision], reduction[s->train.reduction],
                  s->train.optimizer.lr, (long long)s->train.optimizer.warmup_steps,
                  s->train.optimizer.clip_norm, (unsigned long long)s->train.seed);
-    template_put(page, "model=%s submitted=%s identity=%s", s->model.config_uri,
-                 date_text(j->submitted_usec, when), hash_format(s->identity, text));
+    template_put(page, "model=%s identity=%s", s->model.config_uri, hash_format(s->identity, text));
     json_t *streams = template_list(page, "streams");
     for (size_t i = 0; i < s->data.n_streams; i++)
         template_put(streams, "uri=%s proportion=%g", s->data.streams[i].uri,
@@ -253,8 +318,11 @@ void report_job(const ReportJob *j, Page *ret)
     template_put(page, "version=%s written=%s live=%s", j->version, date_text(j->now_usec, when),
                  j->live ? "yes" : "");
     put_tiles(page, j);
+    if (j->kind == JOB_EVAL)
+        template_put(page, "of=%s", j->of);
     put_under_way(page, j);
     drawing_put_curves(page, j);
+    drawing_put_evals(page, j);
     drawing_put_times(page, j);
     drawing_put_worlds(page, j);
     drawing_put_recoveries(page, j);

@@ -28,7 +28,7 @@
 
     function show(event) {
         const plot = event.target.closest ? event.target.closest('figure') : null;
-        if (!plot)
+        if (!plot || plot.dataset.column === undefined) /* evaluations have a title on each point */
             return;
         const svg = plot.querySelector('svg.plot'), style = getComputedStyle(svg), box = svg.getBoundingClientRect();
         const left = box.left + parseFloat(style.paddingLeft);

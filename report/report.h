@@ -12,8 +12,9 @@
  */
 #pragma once
 
-#include "cluster/records.h"
+#include "cluster/eval-record.h"
 #include "protocol/grid-notes.h"
+#include "protocol/job.h"
 #include "report/template.h"
 
 /* A point of the curves: one step, or several consecutive steps that are drawn as one point. */
@@ -35,11 +36,33 @@ typedef struct ReportPicture {
     const GridNotes *notes;
 } ReportPicture;
 
+/* The evaluation of one checkpoint. */
+typedef struct ReportEval {
+    const char *job; /* the job that evaluates */
+    int64_t step;    /* of the checkpoint */
+    /* "done", "failed" or "skipped"; without a verdict yet "running", or "pending" while no world evaluates it */
+    const char *verdict;
+    uint64_t at_usec;         /* when it was decided, or when the job's present phase began */
+    const EvalRecord *record; /* what the evaluation has reported; NULL: nothing */
+} ReportEval;
+
+typedef struct ReportEvals {
+    ReportEval *list; /* the caller frees it with free() */
+    size_t n, room;
+} ReportEvals;
+
+/* Adds the evaluations of a job of kind "eval", by step. records: results of that job, in any order; those of another
+ * submission, or of a step without the verdict "done", are left out. */
+void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase,
+                      EvalRecord *const *records, size_t n_records);
+
 /* Returns advice about an incident for the person on call. */
 typedef const char *(*ReportAdvice)(const IncidentRecord *incident);
 
 typedef struct ReportJob {
     const char *cluster, *name, *version;
+    JobKind kind;
+    const char *of; /* kind "eval": the job whose checkpoints it evaluates */
     uint64_t now_usec;
     bool live; /* true: the page is served by the leader and follows the job */
 
@@ -59,6 +82,7 @@ typedef struct ReportJob {
     const char *points_note; /* why there are no points, or which points are missing; "": no note */
     const int64_t *saved;    /* steps of checkpoints */
     size_t n_saved;
+    ReportEvals evals; /* of this job's checkpoints; kind "eval": by this job */
 
     const Job *spec; /* NULL: the job file was not read */
     uint64_t submitted_usec;

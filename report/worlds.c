@@ -120,12 +120,15 @@ void drawing_put_times(json_t *page, const ReportJob *j)
         phase_spent_add(&spent, p->phase, end - MAX(p->since_usec, p->started_usec));
     const double total = (double)(end - p->started_usec) * 1e-6;
     const double running = (double)spent.running_usec * 1e-6;
-    double train = isfinite(j->goodput) ? CLAMP(j->goodput, 0.0, 1.0) * total : 0;
+    const bool is_known = isfinite(j->goodput);
+    double train = is_known ? CLAMP(j->goodput, 0.0, 1.0) * total : running;
     if (running > 0)
         train = MIN(train, running);
-    const double save = j->saving > 0 ? MIN(j->saving * total, train) : 0;
+    const double save = is_known && j->saving > 0 ? MIN(j->saving * total, train) : 0;
     Share shares[] = {
-        {"train", "steps that count, each once", train - save},
+        {is_known ? "train" : "run",
+         is_known ? "steps that count, each once" : "worlds that run: the useful part is unknown",
+         train - save},
         {"save", "steps that count, waiting for a save", save},
         {"start", "from a decision to the first step", (double)spent.start_usec * 1e-6},
         {"resize", "leaving one size and starting the next", (double)spent.resize_usec * 1e-6},
@@ -136,6 +139,7 @@ void drawing_put_times(json_t *page, const ReportJob *j)
         {"idle", "waiting for slots, in a pause, or stopped", (double)spent.idle_usec * 1e-6},
         {"not told", "by records of an earlier version", 0},
     };
+    template_put(page, "has_goodput=%s", is_known ? "yes" : "");
     enum { LAST = ELEMENTSOF(shares) - 1 };
     double sum = 0, from = 0;
     for (size_t i = 0; i < LAST; i++)

@@ -161,8 +161,11 @@ void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t c
     Event event;
     KeyKind kind;
     const char *rest;
-    if (key_parse(l->settings.cluster, key, &kind, &rest) == 0)
+    if (key_parse(l->settings.cluster, key, &kind, &rest) == 0) {
         succession_note_record(&l->succession, kind, key, value, n);
+        if (kind == KEY_EVALS)
+            l->events.results_read(l->events.userdata, rest, value, n);
+    }
     if (!read_record(l, key, value, n, created, lease, revision, &event))
         return;
     event.more = true;

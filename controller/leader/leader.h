@@ -52,6 +52,8 @@ typedef struct LeaderEvents {
     void (*leads)(void *userdata);
     /* Called for each record, before the core receives it. */
     void (*record_read)(void *userdata, const Event *event);
+    /* Called for each record evals/<rest>, which the core does not need; value NULL: the key is gone. */
+    void (*results_read)(void *userdata, const char *rest, const char *value, size_t n);
     /* Called for each event, after the core has received it, and by leader_note_record(). */
     void (*observed)(void *userdata, const Event *event);
     /* Called with the answer to a decision's transaction. revision: the revision of the writes; 0: the answer is an

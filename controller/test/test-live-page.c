@@ -355,6 +355,125 @@ static void many_steps_become_few_points(void **state)
     assert_int_equal(curves_points(lab->seen, "first", &n)[n - 1].step, 1000);
 }
 
+/* ---- evaluations ---- */
+
+/* Puts the record that a node writes; results NULL: removes it. */
+static void feed_results(Lab *lab, const char *job, int64_t step, const EvalResults *results)
+{
+    EvalRecord record = {.step = step, .node = "n0"};
+    char rest[40];
+    (void)snprintf(rest, sizeof(rest), "%s/%lld", job, (long long)step);
+    (void)snprintf(record.submission, sizeof(record.submission), "s");
+    if (results)
+        record.results = *results;
+    _cleanup_free_ char *text = results ? eval_record_encode(&record, NULL) : NULL;
+    curves_note_eval(lab->seen, rest, text, text ? strlen(text) : 0);
+}
+
+static void feed_loss(Lab *lab, const char *job, int64_t step, double loss)
+{
+    EvalResults results = {.seconds = 1};
+    assert_int_equal(eval_results_add_number(&results, "loss", loss), 0);
+    feed_results(lab, job, step, &results);
+}
+
+/* of: the submission of the followed job, whose checkpoints it has evaluated. */
+static void feed_evaluation(Lab *lab, const char *name, const char *of)
+{
+    JobFacts facts = {.n_grains = 1,
+                      .is_eval = true,
+                      .max_failures = 3,
+                      .min = 1,
+                      .max = 1,
+                      .arrival = 2,
+                      .of_job = "first",
+                      .submission = "s"};
+    DesiredRecord desired = {.min = 1, .max = 1};
+    PhaseRecord phase = {.phase = PHASE_PENDING,
+                         .submission = "s",
+                         .eval = {.step = 20,
+                                  .n_results = 2,
+                                  .results = {{.step = 10, .verdict = EVAL_DONE},
+                                              {.step = 20, .verdict = EVAL_DONE}}}};
+    (void)snprintf(phase.eval.submission, sizeof(phase.eval.submission), "%s", of);
+    feed(lab, EVENT_SPEC, name, &facts);
+    feed(lab, EVENT_DESIRED, name, &desired);
+    feed(lab, EVENT_PHASE, name, &phase);
+}
+
+static void evaluations_are_on_the_pages(void **state)
+{
+    Lab *lab = *state;
+    feed_evaluation(lab, "held", "s");
+    feed_evaluation(lab, "old", "before");
+    feed_loss(lab, "held", 10, 0.375);
+    feed_loss(lab, "held", 20, 0.3125);
+    feed_loss(lab, "old", 10, 77);
+    curves_note_eval(lab->seen, "held/20", "{", 1); /* it cannot be read */
+    curves_note_eval(lab->seen, "held", "{}", 2);   /* no key of a step */
+    const char *page = get(lab, "/jobs/first");
+    assert_non_null(strstr(page, "<title>loss 0.375 at step 10, by held</title>"));
+    assert_null(strstr(page, "0.3125"));
+    assert_non_null(strstr(page, "href=\"/jobs/held\""));
+    assert_null(
+        strstr(page, "by old")); /* it evaluated checkpoints of an earlier job of that name */
+    page = get(lab, "/jobs/held");
+    assert_non_null(strstr(page, "evaluates the checkpoints of <a href=\"/jobs/first\">first</a>"));
+    assert_non_null(strstr(page, "<title>loss 0.375 at step 10, by held</title>"));
+    assert_null(strstr(page, "<span>steps</span>"));
+    assert_null(strstr(page, "This controller has seen no step"));
+    page = get(lab, "/jobs/old");
+    assert_non_null(strstr(page, "<title>loss 77 at step 10, by old</title>"));
+    page = get(lab, "/");
+    assert_non_null(strstr(page, "<span id=\"held-s\">-</span>"));
+}
+
+static void a_viewer_gets_new_results(void **state)
+{
+    Lab *lab = *state;
+    feed_evaluation(lab, "held", "s");
+    _cleanup_fd_ int fd = ask(lab, "/events/jobs/first", "");
+    (void)read_until(lab, fd, "\"page\":");
+    feed_loss(lab, "held", 20, 0.28125);
+    const char *answer = read_until(lab, fd, "0.28125");
+    assert_non_null(strstr(answer, "\"evals\":"));
+}
+
+static int64_t last_eval(const Lab *lab, size_t *ret_n)
+{
+    const SeenEval *e, *last = NULL;
+    for (*ret_n = 0; (e = curves_eval(lab->seen, "held", *ret_n)); (*ret_n)++) {
+        assert_true(!last || last->step < e->step);
+        last = e;
+    }
+    return last ? last->step : -1;
+}
+
+static void results_are_bounded_and_go(void **state)
+{
+    Lab *lab = *state;
+    size_t n;
+    for (int64_t step = 200; step > 0; step--) /* the latest come first */
+        feed_loss(lab, "held", step, 1);
+    assert_int_equal(last_eval(lab, &n), 200);
+    assert_int_equal(n, SEEN_EVALS_MAX);
+    for (int64_t step = 201; step <= 300; step++)
+        feed_loss(lab, "held", step, 1);
+    assert_int_equal(last_eval(lab, &n), 300);
+    assert_int_equal(n, SEEN_EVALS_MAX);
+    assert_int_equal(curves_eval(lab->seen, "held", 0)->step, 300 - SEEN_EVALS_MAX + 1);
+    feed_loss(lab, "held", 300, 2); /* again: it replaces the one before */
+    feed_results(lab, "held", 299, NULL);
+    feed_results(lab, "held", 1, NULL); /* it is not there */
+    feed_results(lab, "unknown", 1, NULL);
+    assert_int_equal(last_eval(lab, &n), 300);
+    assert_int_equal(n, SEEN_EVALS_MAX - 1);
+    assert_null(curves_eval(lab->seen, "unknown", 0));
+    feed_evaluation(lab, "held", "s");
+    feed(lab, EVENT_SPEC, "held", NULL);
+    assert_null(curves_eval(lab->seen, "held", 0));
+}
+
 /* ---- figures ---- */
 
 static double processor_sec(void)
@@ -432,6 +551,9 @@ int main(int argc, char *argv[])
                                        T(a_job_that_goes),
                                        T(a_leadership_that_goes),
                                        T(more_viewers_than_there_may_be),
-                                       T(many_steps_become_few_points)};
+                                       T(many_steps_become_few_points),
+                                       T(evaluations_are_on_the_pages),
+                                       T(a_viewer_gets_new_results),
+                                       T(results_are_bounded_and_go)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-program.c - jobs of kind "exec": what is checked and submitted, and the verbs that treat them otherwise. */
+#include "base/file.h"
 #include "base/test/testing.h"
 
 #include "base/json/json.h"
@@ -179,6 +180,10 @@ static void what_is_not_known_is_not_shown(void **state)
     assert_true(json_is_null(json_object_get(json, "goodput")));
     assert_true(json_is_null(json_object_get(json, "samples_seen")));
 
+    char path[400];
+    size_t n;
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *page = NULL;
     /* a program that reports steps alone, and a checkpoint, whose contents only the program knows */
     const CheckpointCommit commit = {.generation = 1, .step = 4, .at_usec = 1};
     ProgressRecord progress = {.generation = 1, .step = 5, .step_sec = 0.1, .loss = NAN};
@@ -190,6 +195,13 @@ static void what_is_not_known_is_not_shown(void **state)
     assert_int_equal(ctl_run(lab, "job status p"), 0);
     assert_contains(lab->out, "\n  step 5\n");
     assert_contains(lab->out, "\n  checkpoint of step 4\n    s3://b/c/4\n");
+    assert_int_equal(ctl_run(lab, "job report p --out %s/report.html", lab->folder), 0);
+    (void)snprintf(path, sizeof(path), "%s/report.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "<span id=\"step\">5</span></b>");
+    assert_contains(page, "s3://b/c/4");
+    assert_contains(page, "The losses that a program reports are drawn by the live page alone.");
+    assert_null(strstr(page, "digest"));
     assert_int_equal(ctl_run(lab, "job events p"), 0);
     assert_null(strstr(lab->out, "digest"));
     assert_contains(lab->out, "s3://b/c/4\n");
@@ -200,7 +212,8 @@ static void verbs_of_our_format_refuse(void **state)
     CtlLab *lab = *state;
     static const char *const verbs[] = {"job export p --out x.safetensors",
                                         "job sample p --out x.png", "job metrics p",
-                                        "job report p --out x.html"};
+                                        "job report p --out x.html --alone "
+                                        "00000000000000000000000000000000"};
     submit(lab);
     for (size_t i = 0; i < ELEMENTSOF(verbs); i++) {
         assert_int_equal(ctl_run(lab, "%s", verbs[i]), 1);

@@ -1,179 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-report-page.c - pages of invented jobs and clusters: their contents, their escapes, and the changes that are
- * sent. With SDTRAIN_TEST_OUT=FOLDER the pages are written into FOLDER, where a person can view them. */
+ * sent. */
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "cluster/cost.h"
-#include "report/report.h"
+#include "report/test/testing-report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEGAN_SEC = 1767225600, N_POINTS = 120, N_NODES = 1000 };
-
-#define AT(sec) ((uint64_t)(BEGAN_SEC + (sec)) * USEC_PER_SEC)
-
-typedef struct Scenario {
-    PhaseRecord phase;
-    CheckpointsRecord checkpoints;
-    ProgressRecord progress;
-    IncidentRecord incidents[3];
-    const IncidentRecord *list[3];
-    ReportPoint points[N_POINTS];
-    int64_t saved[2];
-    ReportJob job;
-} Scenario;
-
-static const char *advise(_unused_ const IncidentRecord *incident)
-{
-    return "Look at <it> & 'mend' it.";
-}
-
-static void put_incidents(Scenario *s)
-{
-    s->incidents[0] = (IncidentRecord){.state = INCIDENT_RESOLVED,
-                                       .cause = "trainer-died",
-                                       .node = "node2",
-                                       .rank = 1,
-                                       .generation = 1,
-                                       .step = 40,
-                                       .evidence = "signal 9 <killed>",
-                                       .at_usec = AT(100),
-                                       .first_step_usec = AT(104),
-                                       .resolved_usec = AT(104),
-                                       .lost_steps = 4,
-                                       .detect_sec = 0.1,
-                                       .decide_sec = 0.1,
-                                       .stop_sec = 0.3,
-                                       .start_sec = 1,
-                                       .restore_sec = 1.5,
-                                       .replay_sec = 3};
-    s->incidents[1] = (IncidentRecord){.state = INCIDENT_OPEN,
-                                       .cause = "store-trouble",
-                                       .rank = -1,
-                                       .step = 90,
-                                       .evidence = "no answer",
-                                       .at_usec = AT(200),
-                                       .detect_sec = -1,
-                                       .decide_sec = -1,
-                                       .stop_sec = -1,
-                                       .start_sec = -1,
-                                       .restore_sec = -1,
-                                       .replay_sec = -1};
-    for (int i = 0; i < 2; i++)
-        s->list[i] = &s->incidents[i];
-}
-
-static void put_phase(PhaseRecord *p)
-{
-    *p = (PhaseRecord){.phase = PHASE_RUNNING,
-                       .generation = 3,
-                       .reason = "resized <to> two",
-                       .since_usec = AT(160),
-                       .started_usec = AT(0),
-                       .n_worlds = 3,
-                       .spent = {.start_usec = 10 * USEC_PER_SEC,
-                                 .running_usec = 140 * USEC_PER_SEC,
-                                 .recovery_usec = 4 * USEC_PER_SEC,
-                                 .resize_usec = 6 * USEC_PER_SEC}};
-    const PastWorld worlds[] = {{1, 3, 0, AT(0), "start"},
-                                {2, 3, 36, AT(101), "recovers from trainer-died"},
-                                {3, 2, 60, AT(155), "resizes from 3 to 2"}};
-    memcpy(p->worlds, worlds, sizeof(worlds));
-}
-
-static Scenario *scenario_new(void)
-{
-    Scenario *s = memory_new(Scenario);
-    put_phase(&s->phase);
-    put_incidents(s);
-    s->checkpoints = (CheckpointsRecord){
-        .n_commits = 1,
-        .commits = {
-            {.step = 60, .generation = 2, .uri = "file:///ck/manifest.json", .at_usec = AT(154)}}};
-    s->progress = (ProgressRecord){.generation = 3,
-                                   .step = N_POINTS,
-                                   .steps = 240,
-                                   .loss = 0.25,
-                                   .grad_norm = 1.5,
-                                   .lr = 0.001,
-                                   .samples_per_sec = 32,
-                                   .step_sec = 1,
-                                   .samples_seen = (int64_t)N_POINTS * 32,
-                                   .at_usec = AT(219)};
-    for (int i = 0; i < N_POINTS; i++) {
-        const double loss = 40.0 / (i + 1) + 0.02 * (i % 7);
-        s->points[i] = (ReportPoint){.step = i + 1,
-                                     .usec = AT(i),
-                                     .loss = loss,
-                                     .low = loss,
-                                     .high = loss,
-                                     .samples_per_sec = 30 + i % 5,
-                                     .grad_norm = 3.0 / (1 + i % 9),
-                                     .lr = 1e-5 * MIN(i, 60)};
-    }
-    s->saved[0] = 30;
-    s->saved[1] = 60;
-    s->job = (ReportJob){.cluster = "prod",
-                         .name = "first",
-                         .version = "1",
-                         .now_usec = AT(220),
-                         .live = true,
-                         .phase = &s->phase,
-                         .checkpoints = &s->checkpoints,
-                         .progress = &s->progress,
-                         .incidents = s->list,
-                         .n_incidents = 2,
-                         .step = N_POINTS,
-                         .steps = 240,
-                         .goodput = 0.75,
-                         .saving = 0.05,
-                         .advice = advise,
-                         .points = s->points,
-                         .n_points = N_POINTS,
-                         .points_note = "",
-                         .saved = s->saved,
-                         .n_saved = 2};
-    return s;
-}
-
-static size_t count(const char *text, const char *part)
-{
-    size_t n = 0;
-    for (const char *p = text; (p = strstr(p, part)); p += strlen(part))
-        n++;
-    return n;
-}
-
-static void assert_contains(const Page *page, const char *part)
-{
-    assert_int_equal(page->n_missing, 0);
-    if (!strstr(page->text, part))
-        fail_msg("no \"%s\" in\n%s", part, page->text);
-}
-
-static void leave(const Page *page, const char *name)
-{
-    assert_int_equal(page->n_missing, 0);
-    const char *folder = getenv("SDTRAIN_TEST_OUT");
-    if (!folder)
-        return;
-    _cleanup_free_ char *path = memory_format("%s/%s", folder, name);
-    FILE *to = fopen(path, "w");
-    assert_non_null(to);
-    assert_int_equal(fwrite(page->text, 1, page->n_bytes, to), page->n_bytes);
-    assert_int_equal(fclose(to), 0);
-}
+enum { N_NODES = 1000 };
 
 static void a_job_has_everything(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     report_job(&s->job, &page);
-    leave(&page, "job.html");
+    leave_page(&page, "job.html");
     assert_contains(&page, "<!DOCTYPE html>");
     assert_contains(&page, "data-events=\"/events/jobs/first\"");
     assert_contains(&page, "signal 9 &lt;killed&gt;");
@@ -184,16 +30,17 @@ static void a_job_has_everything(_unused_ void **state)
     assert_contains(&page, "<title>first step 1.000 s</title>");
     assert_contains(&page, "4 steps were trained again");
     assert_contains(&page, "3 &rarr; 2");
-    assert_int_equal(count(page.text, "<g class=\"failure\">"), 2);
-    assert_int_equal(count(page.text, "class=\"stub\""), 1); /* the stub of the open incident */
+    assert_int_equal(count_text(page.text, "<g class=\"failure\">"), 2);
+    assert_int_equal(count_text(page.text, "class=\"stub\""),
+                     1); /* the stub of the open incident */
     assert_contains(&page, "file:///ck/manifest.json");
     assert_contains(&page, "Gradient norm");
     assert_null(strstr(page.text, " style="));
     /* The Content-Security-Policy allows no inline styles. */
     assert_null(strstr(page.text, "<style"));
     assert_null(strstr(page.text, "http:"));
-    assert_int_equal(count(page.text, "{{"), 0);
-    assert_int_equal(count(page.text, "<!--"), 0);
+    assert_int_equal(count_text(page.text, "{{"), 0);
+    assert_int_equal(count_text(page.text, "<!--"), 0);
 }
 
 static void the_next_checkpoint_has_room_or_not(_unused_ void **state)
@@ -224,7 +71,7 @@ static void a_file_loads_nothing(_unused_ void **state)
     s->phase.phase = PHASE_SUCCEEDED;
     s->job.progress = NULL;
     report_job(&s->job, &page);
-    leave(&page, "report.html");
+    leave_page(&page, "report.html");
     assert_contains(&page, "prefers-color-scheme:dark");
     assert_null(strstr(page.text, "src="));
     assert_null(strstr(page.text, "data-events="));
@@ -327,20 +174,20 @@ static void pictures_have_captions(_unused_ void **state)
     s->job.grid = (ReportPicture){.uri = "data:image/png;base64,AA==", .notes = &drawn};
     s->job.pictures = (ReportPicture){.uri = "data:image/png;base64,BB==", .notes = &real};
     report_job(&s->job, &page);
-    leave(&page, "pictures.html");
+    leave_page(&page, "pictures.html");
     assert_contains(&page, "weights, not averaged, of step 60, seed 3.");
     assert_contains(&page, "under the same captions");
-    assert_int_equal(count(page.text, "<details open>"), 1);
-    assert_int_equal(count(page.text, "<li>a &lt;cat&gt;</li>"), 3);
-    assert_int_equal(count(page.text, "<li></li>"), 1);
+    assert_int_equal(count_text(page.text, "<details open>"), 1);
+    assert_int_equal(count_text(page.text, "<li>a &lt;cat&gt;</li>"), 3);
+    assert_int_equal(count_text(page.text, "<li></li>"), 1);
     assert_true(strstr(page.text, "AA==") < strstr(page.text, "BB=="));
     page_clear(&page);
     for (int i = 4; i < GRID_CELLS_MAX; i++)
         grid_notes_add(&real, "other");
     report_job(&s->job, &page);
     assert_null(strstr(page.text, "under the same captions"));
-    assert_int_equal(count(page.text, "<details>"), 1);
-    assert_int_equal(count(page.text, "<li>other</li>"), GRID_CELLS_MAX - 4);
+    assert_int_equal(count_text(page.text, "<details>"), 1);
+    assert_int_equal(count_text(page.text, "<li>other</li>"), GRID_CELLS_MAX - 4);
 }
 
 static void a_job_without_anything(_unused_ void **state)
@@ -363,7 +210,7 @@ static void a_job_without_anything(_unused_ void **state)
     assert_contains(&page, "place 2 of 3");
     assert_contains(&page, "None is committed yet.");
     assert_null(strstr(page.text, "<b>\n"));
-    assert_int_equal(count(page.text, "NAN") + count(page.text, "nan<"), 0);
+    assert_int_equal(count_text(page.text, "NAN") + count_text(page.text, "nan<"), 0);
 }
 
 /* A loss that is not a finite number leaves a gap in the curve. */
@@ -486,6 +333,13 @@ static void a_cluster(_unused_ void **state)
                                    .loss = NAN,
                                    .samples_per_sec = NAN,
                                    .to_go_sec = NAN,
+                                   .goodput = NAN},
+                                  {.name = "program",
+                                   .reason = "",
+                                   .phase = PHASE_RUNNING,
+                                   .loss = NAN,
+                                   .samples_per_sec = NAN,
+                                   .to_go_sec = NAN,
                                    .goodput = NAN}};
     const IncidentRecord open = {.severity = SEVERITY_CRITICAL,
                                  .cause = "node-lost",
@@ -501,7 +355,7 @@ static void a_cluster(_unused_ void **state)
                        .now_usec = AT(1),
                        .note = "",
                        .jobs = jobs,
-                       .n_jobs = 2,
+                       .n_jobs = 3,
                        .n_running = 1,
                        .n_waiting = 1,
                        .nodes = nodes,
@@ -511,15 +365,17 @@ static void a_cluster(_unused_ void **state)
                        .n_free_slots = 4,
                        .incidents = list,
                        .n_incidents = 1,
-                       .advice = advise};
+                       .advice = report_advise};
     _cleanup_(page_clear) Page page, later;
     report_cluster(&c, &page);
-    leave(&page, "cluster.html");
+    leave_page(&page, "cluster.html");
     assert_contains(&page, "ctl&lt;1&gt;");
     assert_contains(&page, "ECC &lt;errors&gt;");
     assert_contains(&page, "its &lt;lease&gt;");
     assert_contains(&page, "Look at &lt;it&gt;");
     assert_contains(&page, "href=\"/jobs/second\"");
+    assert_contains(&page, "<span id=\"first-s\">3</span> / 9");
+    assert_contains(&page, "<span id=\"program-s\">-</span><td"); /* it reports no steps */
     assert_null(strstr(page.text, "n0009"));
     assert_true(page.n_bytes < 60000);
     c.now_usec += USEC_PER_SEC;

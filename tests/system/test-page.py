@@ -146,6 +146,47 @@ class Pages(LabCase):
             for one in silent:
                 one.close()
 
+    def evaluation(self, job):
+        """Submits a job that measures the loss of each checkpoint on other data."""
+        self.lab.data("held-out", 24, seed=2)
+        evaluation = {"name": job["name"] + "-loss", "kind": "eval", "of": {"job": job["name"]}, "world": {"min": 1, "max": 1},
+                      "loss": {"streams": [{"uri": self.lab.path("held-out")}], "positions": 32},
+                      "checkpoint": {"uri": job["checkpoint"]["uri"]}}
+        self.cluster.submit(evaluation)
+        return evaluation
+
+    def test_evaluations_are_followed(self):
+        """The loss on held-out data is beside the loss of the training, on the live page and in the report."""
+        leader = self.up()
+        job = self.lab.job("measured", train__steps=60, checkpoint__every_steps=20, world__min=1, world__max=1)
+        evaluation = self.evaluation(job)
+        self.cluster.submit(job)
+        until(lambda: self.get(leader, "/jobs/measured")[0] == 200, "the job has a page")
+        stream = Stream("http://%s/events/jobs/measured" % self.addresses[leader])
+        stream.until(lambda now: "by measured-loss</title>" in now.get("curves", "") and ">60<" in now.get("evals", ""))
+        stream.answer.close()
+        self.cluster.wait(evaluation, "succeeded", timeout=90)
+        evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
+        self.assertEqual([e["step"] for e in evals], [20, 40, 60])
+        for name, path in (("live", "/jobs/measured"), ("its own", "/jobs/measured-loss")):
+            page = self.read(leader, path)
+            self.assertIn("Evaluations", page.words(), name)
+            for e in evals:
+                for number in ("loss", "ema_loss"):
+                    self.assertIn("%s %.6g at step %d, by measured-loss" % (number, e["numbers"][number], e["step"]), page.words())
+        self.assertIn("/jobs/measured-loss", self.read(leader, "/jobs/measured").links)
+        self.assertNotIn("steps trained again", page.words())  # an evaluation has none
+        for name in (job["name"], evaluation["name"]):
+            self.cluster.ctl("job", "report", name, "--out", self.lab.path("report.html"))
+            with open(self.lab.path("report.html")) as file:
+                report = Reader(file.read())
+            self.assertEqual([load for load in report.loads if not load.startswith("data:")], [])
+            self.assertIn("ema_loss %.6g at step 40" % evals[1]["numbers"]["ema_loss"], report.words())
+        self.assertIn("the loss on held-out data", report.words())
+        code, text = self.cluster.ctl_code("job", "report", evaluation["name"], "--out", self.lab.path("report.html"), "--alone", 32 * "0")
+        self.assertEqual(code, 1, text)
+        self.assertIn("it has no checkpoints of its own", text)
+
     def test_a_failure_is_followed(self):
         leader = self.up()
         other = {"controller1": "controller2", "controller2": "controller1"}[leader]
@@ -187,7 +228,7 @@ class Pages(LabCase):
 
 @unittest.skipUnless(os.environ.get("SDTRAIN_PAGE"), "ops/test --page looks with a browser")
 class Looked(Pages):
-    test_a_failure_is_followed = test_thousands_who_say_nothing = None
+    test_a_failure_is_followed = test_evaluations_are_followed = test_thousands_who_say_nothing = None
 
     def widths(self, browser, width, dark, name):
         browser.look(width, 900, dark)
@@ -253,6 +294,10 @@ class Looked(Pages):
         until(lambda: self.cluster.status(job)["step"] > begun + 100, "steps of one rank")
         picture("page-job", "/jobs/pictures", 1085, False, 1370)
         picture("page-job-dark", "/jobs/pictures", 1085, True, 1370)
+        evaluated = self.lab.job("sd2", train__steps=400, checkpoint__every_steps=40, checkpoint__keep_last=16, world__min=1, world__max=1)
+        self.cluster.submit(evaluated)
+        self.cluster.wait(self.evaluation(evaluated), "succeeded", timeout=120)
+        picture("page-evals", "/jobs/sd2", 1085, False, 620)
         trains = self.cluster.status(job)["world"]["ranks"][0]["node"]
         self.cluster.kill("node1" if trains == "node2" else "node2")
         browser.open(base + "/")

@@ -65,12 +65,25 @@ bool decide_eval_skipped(const Cluster *c, const CoreJob *job, Decision *d)
 }
 
 /* Writes "step 4000 of job sd2". */
-static void write_commit(const CoreJob *job, Text *t)
+static void write_step(const CoreJob *job, int64_t step, Text *t)
 {
     text_add(t, "step ");
-    text_add_int(t, job->phase.eval.present.step);
+    text_add_int(t, step);
     text_add(t, " of job ");
     text_add(t, job->facts.of_job);
+}
+
+static void write_commit(const CoreJob *job, Text *t)
+{
+    write_step(job, job->phase.eval.present.step, t);
+}
+
+const char *decide_eval_reason(const Cluster *c, const CoreJob *job, char ret[RECORD_TEXT_MAX + 1])
+{
+    Text t = text_begin(ret, RECORD_TEXT_MAX + 1);
+    text_add(&t, "evaluates ");
+    write_step(job, eval_find_commit(c, job)->step, &t);
+    return ret;
 }
 
 bool decide_eval_done(const Cluster *c, const CoreJob *job, Decision *d)

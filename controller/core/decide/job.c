@@ -99,11 +99,14 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         decide_phase(c, job, PHASE_PENDING, why, d);
         return true;
     }
-    const char *again = text_contains(job->phase.reason, starts_again, sizeof(starts_again) - 1)
-                            ? job->phase.reason
-                            : starts_again;
+    const bool is_asked = text_contains(job->phase.reason, starts_again, sizeof(starts_again) - 1);
+    const char *reason = job->world.generation == 0 ? "starts"
+                         : is_asked                 ? job->phase.reason
+                                                    : starts_again;
+    if (job->facts.is_eval && !is_asked)
+        reason = decide_eval_reason(c, job, why);
     return decide_world(c, s, job, incident_find_open(c, job) ? PHASE_RECOVERING : PHASE_STARTING,
-                        job->world.generation > 0 ? again : "starts", d);
+                        reason, d);
 }
 
 static bool decide_troubles_over(const Cluster *c, const CoreJob *job, Decision *d)

@@ -102,7 +102,7 @@ bool cluster_survey_records(const Cluster *c, int i, JobRecords *ret)
     *ret = (JobRecords){.phase = &job->phase,
                         .checkpoints = &job->checkpoints,
                         .progress = present ? &job->progress : NULL,
-                        .submission = job->facts.submission,
+                        .facts = &job->facts,
                         .waits = queue_job_waits(c, job)};
     return true;
 }

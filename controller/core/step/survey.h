@@ -38,8 +38,8 @@ typedef struct JobRecords {
     const CheckpointsRecord *checkpoints;
     /* The progress of the present world; NULL: there is none, or the job has ended. */
     const ProgressRecord *progress;
-    const char *submission;
-    bool waits; /* the job waits for its first or next world */
+    const JobFacts *facts; /* all zero without a job file */
+    bool waits;            /* the job waits for its first or next world */
 } JobRecords;
 
 typedef struct NodeSurvey {

@@ -72,10 +72,10 @@ static void survey_records(Scenario *s, int i, const JobSurvey *job)
     assert_int_equal(records.checkpoints->n_commits > 0, job->has_checkpoint);
     if (records.progress)
         assert_int_equal(records.progress->step, job->step);
-    if (!records.submission[0] && !records.waits)
+    if (!records.facts->submission[0] && !records.waits)
         return;
     begin_line(s);
-    say(s, "%s is of submission \"%s\"%s\n", job->name, records.submission,
+    say(s, "%s is of submission \"%s\"%s\n", job->name, records.facts->submission,
         records.waits ? ", waits" : "");
 }
 

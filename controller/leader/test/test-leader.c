@@ -21,6 +21,8 @@ typedef struct Program {
     int n_loaded, n_leads, n_ended, n_answered[3] /* by Outcome */;
     int ended; /* the result that LeaderEvents.ended reported */
     int n_read, n_observed, n_views;
+    char results
+        [80]; /* the last record of an evaluation: "<job>/<step>=<value>", or "... is gone" */
     int64_t shown;
     bool was_first; /* a record was reported as read before the core knew it */
 } Program;
@@ -52,6 +54,15 @@ static void on_record_read(void *userdata, const Event *event)
     if (event->kind == EVENT_INCIDENT && event->record && p->n_loaded)
         p->was_first =
             p->was_first || !cluster_find_incident(leader_view(p->leader).cluster, event->name);
+}
+
+static void on_results_read(void *userdata, const char *rest, const char *value, size_t n)
+{
+    Program *p = userdata;
+    if (value)
+        (void)snprintf(p->results, sizeof(p->results), "%s=%.*s", rest, (int)n, value);
+    else
+        (void)snprintf(p->results, sizeof(p->results), "%s is gone", rest);
 }
 
 static void on_observed(void *userdata, const Event *event)
@@ -119,6 +130,7 @@ static void open_leader(Program *p)
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,
                                  .record_read = on_record_read,
+                                 .results_read = on_results_read,
                                  .observed = on_observed,
                                  .answered = on_answered,
                                  .shown = on_shown,
@@ -163,6 +175,27 @@ static int count_jobs(const Program *p)
 }
 
 /* ---- tests ---- */
+
+/* Results of evaluations, which the core does not need, reach the program, also while another Leader leads. */
+static void results_are_passed_on(void **state)
+{
+    Lab *lab = *state;
+    char key[KEY_MAX];
+    Program first, second;
+    start(&first, lab, "lab", "first");
+    TESTING_RUN_UNTIL(lab->event, term_of(&first));
+    put_text(lab, key_eval("lab", "e", 20, key), "found", 0);
+    TESTING_RUN_UNTIL(lab->event, strcmp(first.results, "e/20=found") == 0);
+    start(&second, lab, "lab", "second");
+    TESTING_RUN_UNTIL(lab->event, second.n_loaded);
+    assert_string_equal(second.results, "e/20=found");
+    assert_int_equal(first.n_read + second.n_read, 0);
+    put_text(lab, key, NULL, 0);
+    TESTING_RUN_UNTIL(lab->event, strcmp(first.results, "e/20 is gone") == 0 &&
+                                      strcmp(second.results, "e/20 is gone") == 0);
+    end(&first);
+    end(&second);
+}
 
 /* The first Leader begins with an empty etcd, places a world and leaves; then a second Leader in the same process
  * leads. A third Leader leads another cluster and must see no record of the first cluster. */
@@ -318,6 +351,7 @@ static void a_world_waits_for_random_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        WITH_LAB(results_are_passed_on),
         WITH_LAB(one_leads_after_the_other_in_one_process),
         WITH_LAB(the_next_one_may_have_the_same_client),
         WITH_LAB(it_is_configured_anew),

@@ -87,7 +87,10 @@ int64_t version_at(Lab *lab, KeyKind kind, const char *name)
 void put_text(Lab *lab, const char *key, const char *value, int64_t lease)
 {
     Error err = ERROR_INIT;
-    EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = value, .lease = lease};
+    EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE,
+                 .key = key,
+                 .value = value,
+                 .lease = lease};
     if (etcd_txn_wait(lab->etcd, NULL, 0, &op, 1, NULL, &err) < 0)
         fail_msg("%s", err.text);
 }

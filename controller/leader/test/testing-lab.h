@@ -40,6 +40,7 @@ int lab_end(void **state);
 const char *text_at(Lab *lab, KeyKind kind, const char *name);
 int64_t revision_at(Lab *lab, KeyKind kind, const char *name);
 int64_t version_at(Lab *lab, KeyKind kind, const char *name);
+/* value NULL: removes the key. */
 void put_text(Lab *lab, const char *key, const char *value, int64_t lease);
 
 #define PUT(lab, prefix, record, key)                                                              \

@@ -138,6 +138,11 @@ static void on_record_read(_unused_ void *userdata, const Event *event)
     for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
         assert_false(strcmp(node.name, "new") == 0); /* the core has not received it yet */
 }
+static void on_results_read(_unused_ void *userdata, _unused_ const char *rest,
+                            _unused_ const char *value, _unused_ size_t n)
+{
+    told.n_results++;
+}
 static void on_observed(_unused_ void *userdata, const Event *event)
 {
     told.n_observed++;
@@ -201,6 +206,7 @@ static int set_up_jobs(size_t n_jobs)
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,
                                  .record_read = on_record_read,
+                                 .results_read = on_results_read,
                                  .observed = on_observed,
                                  .answered = on_answered,
                                  .shown = on_shown,

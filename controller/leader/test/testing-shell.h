@@ -27,7 +27,7 @@ extern Journal *journal;
 /* The calls of LeaderEvents since set_up(): their numbers, and the last values. */
 extern struct ShellTold {
     int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_observed, n_leading,
-        n_unreadable, n_read, n_answers[3];
+        n_unreadable, n_read, n_results, n_answers[3];
     uint64_t begun_usec; /* when the last answered decision began */
     int64_t shown;       /* revision up to which the watch has shown the store */
     LeaderView view;     /* as it was at the last view_changed() */

@@ -2,14 +2,12 @@
 /* evals.c - `sdctl job evals`: lists the verdict about each checkpoint of the followed job, with the numbers and files
  * that the evaluation has reported. The verdicts come from phases/<job>, the results from evals/<job>/<step>. */
 #include "base/json/json-build.h"
-#include "cluster/eval-record.h"
 #include "ctl/arguments.h"
+#include "ctl/job/results/eval-list.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model-json.h"
-#include "ctl/model.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
-#include "etcd/etcd-wait.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,49 +38,19 @@ static void add_results(JsonBuild *b, const EvalRecord *eval)
     json_add_text(b, "hash", hash_format(eval->hash, hash));
 }
 
-/* Reads the results of a step. Returns false if there are none. */
-static bool find_record(const CtlClient *client, const EtcdAnswer *answer, const char *job,
-                        int64_t step, EvalRecord *ret)
+static json_t *list_json(const ReportEvals *evals)
 {
-    char key[KEY_MAX];
-    Error ignored = ERROR_INIT; /* results that cannot be read are not shown */
-    (void)key_eval(client->cluster, job, step, key);
-    for (size_t i = 0; i < answer->n_kvs; i++)
-        if (strcmp(answer->kvs[i].key, key) == 0)
-            return eval_record_decode(key, answer->kvs[i].value, answer->kvs[i].n_value, ret,
-                                      &ignored) == 0;
-    return false;
-}
-
-static json_t *evaluation_json(const CtlClient *client, const EtcdAnswer *answer, const char *job,
-                               int64_t step, const char *verdict, uint64_t at_usec)
-{
-    EvalRecord eval;
-    JsonBuild b = json_build();
-    json_add_int(&b, "step", step);
-    json_add_text(&b, "verdict", verdict);
-    json_add_real(&b, "at", (double)at_usec * 1e-6);
-    if (strcmp(verdict, "done") == 0 && find_record(client, answer, job, step, &eval)) {
-        add_results(&b, &eval);
-        eval_record_clear(&eval);
-    }
-    return json_build_end(&b);
-}
-
-static json_t *list_json(const CtlClient *client, const EtcdAnswer *answer, const ModelJob *job)
-{
-    const EvalProgress *eval = &job->phase.eval;
     json_t *list = json_array();
-    for (size_t i = 0; i < eval->n_results; i++)
-        json_array_append_new(list,
-                              evaluation_json(client, answer, job->name, eval->results[i].step,
-                                              eval_verdict_names[eval->results[i].verdict],
-                                              eval->results[i].at_usec));
-    if (eval->present.step > 0)
-        json_array_append_new(list, evaluation_json(client, answer, job->name, eval->present.step,
-                                                    phase_is_active(model_phase(job)) ? "running"
-                                                                                      : "pending",
-                                                    job->phase.since_usec));
+    for (size_t i = 0; i < evals->n; i++) {
+        const ReportEval *eval = &evals->list[i];
+        JsonBuild b = json_build();
+        json_add_int(&b, "step", eval->step);
+        json_add_text(&b, "verdict", eval->verdict);
+        json_add_real(&b, "at", (double)eval->at_usec * 1e-6);
+        if (eval->record)
+            add_results(&b, eval->record);
+        json_array_append_new(list, json_build_end(&b));
+    }
     return list;
 }
 
@@ -146,10 +114,9 @@ static void print_list(json_t *list)
 
 static int read_list(CtlClient *client, const char *name, json_t **ret, Error *err)
 {
-    char key[KEY_MAX];
     ModelJob *job;
     _cleanup_(model_freep) Model *model = NULL;
-    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    _cleanup_(eval_list_clear) EvalList list = {0};
     int r = model_read(client, &model, err);
     if (r == 0)
         r = model_find_job(model, name, &job, err);
@@ -158,9 +125,9 @@ static int read_list(CtlClient *client, const char *name, json_t **ret, Error *e
     if (strcmp(model_kind(job), "eval") != 0)
         return error_set(err, -EINVAL, "job %s: kind: \"%s\": it evaluates no other job", name,
                          model_kind(job));
-    r = client_get(client, key_evals(client->cluster, name, key), true, &answer, err);
+    r = eval_list_add(&list, client, job, err);
     if (r == 0)
-        *ret = list_json(client, answer, job);
+        *ret = list_json(&list.evals);
     return r;
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "ctl/arguments.h"
 #include "ctl/job/results/committed.h"
+#include "ctl/job/results/eval-list.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
@@ -25,7 +26,7 @@ enum {
 };
 
 typedef struct Gathered {
-    const Model *model;
+    Model *model;
     const ModelJob *job;
     Job *spec;
     CommittedMetrics metrics; /* if the metrics have no lines, `note` has the reason */
@@ -38,15 +39,18 @@ typedef struct Gathered {
     ReportPicture grid, pictures;
     char *uris[2];
     GridNotes notes[2];
+    EvalList evals;
 } Gathered;
 
 static void gathered_clear(Gathered *g)
 {
     g->spec = job_free(g->spec);
+    g->model = model_free(g->model);
     free(g->metrics.lines);
     free(g->metrics.saved);
     free(g->points);
     free(g->incidents);
+    eval_list_clear(&g->evals);
     for (size_t i = 0; i < 2; i++) {
         free(g->uris[i]);
         grid_notes_clear(&g->notes[i]);
@@ -68,6 +72,13 @@ static void print_lost(Gathered *g)
 /* Reads the metrics. If this fails, the page is still written, without the curves. */
 static void read_metrics(Gathered *g)
 {
+    if (g->spec->kind == JOB_EVAL)
+        return;
+    if (g->spec->kind == JOB_EXEC) {
+        (void)snprintf(g->note, sizeof(g->note),
+                       "The losses that a program reports are drawn by the live page alone.");
+        return;
+    }
     Error err = ERROR_INIT;
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
@@ -203,27 +214,39 @@ static int read_beside(Gathered *g, const Arguments *a, Error *err)
     return r < 0 ? r : read_picture(g, 1, "--pictures", o->pictures, &g->pictures, err);
 }
 
+/* Returns NAN for a job that has trained no step of its own. */
+static double goodput_of(const Gathered *g)
+{
+    const bool counts =
+        g->spec->kind == JOB_TRAIN || (g->spec->kind == JOB_EXEC && model_step(g->job) > 0);
+    return counts ? model_goodput(g->job) : NAN;
+}
+
 static int write_page(const Gathered *g, const char *path, Error *err)
 {
     Page page;
     ReportJob report = {.cluster = g->model->cluster,
                         .name = g->job->name,
                         .version = SDTRAIN_VERSION,
+                        .kind = g->spec->kind,
+                        .of = g->spec->of.job,
                         .now_usec = clock_realtime_usec(),
                         .phase = &g->job->phase,
                         .checkpoints = &g->job->checkpoints,
                         .progress = model_progress(g->job),
                         .incidents = g->incidents,
                         .n_incidents = g->n_incidents,
-                        .step = model_step(g->job),
-                        .steps = g->spec->train.steps,
-                        .goodput = model_goodput(g->job),
+                        .step = g->spec->kind == JOB_EVAL ? 0 : model_step(g->job),
+                        .steps =
+                            job_is_program(g->spec) ? g->spec->exec.steps : g->spec->train.steps,
+                        .goodput = goodput_of(g),
                         .saving = model_saving(g->job),
                         .points = g->points,
                         .n_points = g->n_points,
                         .points_note = g->note,
                         .saved = g->metrics.saved,
                         .n_saved = g->metrics.n_saved,
+                        .evals = g->evals.evals,
                         .spec = g->spec,
                         .submitted_usec = g->job->spec.submitted_usec,
                         .alone = g->alone,
@@ -236,26 +259,39 @@ static int write_page(const Gathered *g, const char *path, Error *err)
     return r;
 }
 
+/* Reads what etcd has of the job. */
+static int read_job(const Arguments *a, CtlClient *client, Gathered *g, Error *err)
+{
+    ModelJob *job;
+    int r = client_open(&a->client, client, err);
+    if (r == 0)
+        r = model_read(client, &g->model, err);
+    if (r == 0)
+        r = model_find_job(g->model, a->operand, &job, err);
+    if (r == 0)
+        r = job_parse_any(a->operand, job->spec.spec, strlen(job->spec.spec), &g->spec, err);
+    if (r == 0 && (g->alone || g->grid.uri || g->pictures.uri))
+        r = model_refuse_program(job, err); /* they are of sdtrain's own format */
+    if (r < 0)
+        return r;
+    g->job = job;
+    return g->spec->kind == JOB_EVAL
+               ? eval_list_add(&g->evals, client, job, err)
+               : eval_list_add_followers(&g->evals, client, g->model, job, err);
+}
+
 int job_report(const Arguments *a)
 {
     const ReportOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
-    ModelJob *job;
-    _cleanup_(model_freep) Model *model = NULL;
+    CtlClient client = {0};
     _cleanup_(gathered_clear) Gathered g = {0};
     int r = read_beside(&g, a, &err);
     if (r == 0)
-        r = model_open(&a->client, &model, &err);
-    if (r == 0)
-        r = model_find_job(model, a->operand, &job, &err);
-    if (r == 0)
-        r = model_refuse_program(job, &err);
-    if (r == 0)
-        r = job_parse(a->operand, job->spec.spec, strlen(job->spec.spec), &g.spec, &err);
+        r = read_job(a, &client, &g, &err);
+    client_close(&client);
     if (r < 0)
         return ctl_fail(&err, r);
-    g.model = model;
-    g.job = job;
     store_requests_within(STORE_SEC);
     read_metrics(&g);
     gather_points(&g);

@@ -90,8 +90,7 @@ static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
     copies_note(revision, changes, n);
 }
 
-/* Opens the loop of a process on the given machine, with a client of etcd. The caller must not be
- * inside a loop. */
+/* Opens the loop of a process on the machine, with a client of etcd. The caller must not be inside a loop. */
 sd_event *fleet_open_process(size_t machine, int64_t real_offset_usec, Etcd **ret)
 {
     sd_event *loop;
@@ -114,6 +113,10 @@ static void on_nothing(_unused_ void *userdata) {}
 static void on_record(void *userdata, const Event *event)
 {
     checks_controller_reads(((const Controller *)userdata)->number, event);
+}
+static void on_results(_unused_ void *userdata, _unused_ const char *rest,
+                       _unused_ const char *value, _unused_ size_t n)
+{
 }
 static void on_observed(void *userdata, const Event *event)
 {
@@ -167,6 +170,7 @@ void fleet_start_controller(int number)
                                  .view_changed = on_nothing,
                                  .leads = on_leads,
                                  .record_read = on_record,
+                                 .results_read = on_results,
                                  .observed = on_observed,
                                  .answered = on_answer,
                                  .shown = on_shown,
