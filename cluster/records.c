@@ -232,6 +232,13 @@ static const Field past_world_fields[] = {
     TEXT(PastWorld, "reason", reason, MAYBE),
 };
 
+static const Field asked_fields[] = {
+    COUNT(CheckpointCommit, "step", step, NEEDED),
+    COUNT(CheckpointCommit, "generation", generation, NEEDED),
+    TEXT(CheckpointCommit, "uri", uri, NEEDED),
+    HASH(CheckpointCommit, "hash", hash),
+};
+
 static const Field eval_result_fields[] = {
     COUNT(EvalResult, "step", step, NEEDED),
     COUNT(EvalResult, "generation", generation, NEEDED),
@@ -308,6 +315,8 @@ static const Field phase_fields[] = {
     COUNT(PhaseRecord, "eval_step", eval.step, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "eval_results", eval.results, eval.n_results, MAYBE,
              EvalResult, eval_result_fields, RECORD_EVALS_MAX, "step"),
+    ELEMENTS(PhaseRecord, FIELD_ARRAY, "eval_asked", eval.asked, eval.n_asked, MAYBE,
+             CheckpointCommit, asked_fields, RECORD_ASKED_MAX, "uri"),
 };
 
 static const Field report_fields[] = {

@@ -33,6 +33,7 @@ enum {
     RECORD_INCIDENT_MAX = 95, /* length of an id: "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_EVALS_MAX = 64, /* verdicts of evaluations kept in phases/<job> */
+    RECORD_ASKED_MAX = 8,  /* checkpoints in phases/<job> that wait for an evaluation by request */
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_WAY_MAX = 23,        /* how trainers end: "signal 9" */
@@ -150,7 +151,6 @@ typedef struct NodeRecord {
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when a finding changes, and every five minutes to update the times.
- *
  * The record is for people: no program bases a decision on it. It remains when the node leaves. ---- */
 
 typedef struct HealthProbeRecord {
@@ -384,6 +384,18 @@ typedef struct EvalResult {
     uint64_t at_usec; /* when the verdict was decided */
 } EvalResult;
 
+/* An element of checkpoints/<job>. */
+typedef struct CheckpointCommit {
+    int64_t step, generation;
+    char uri[RECORD_URI_MAX + 1];
+    Hash hash, digest;
+    bool struck_out;
+    uint64_t at_usec;
+    char plans[HASH_TEXT_BYTES]; /* hash of the plan set in use; empty: none, or an older writer */
+    /* Id of the `job recover` request that named this commit; its world may take over the folder once. Empty: none. */
+    char takes_over[RECORD_REQUEST_MAX + 1];
+} CheckpointCommit;
+
 /* The progress of a job that evaluates the checkpoints of another job. */
 typedef struct EvalProgress {
     /* Submission of the followed job, whose commits the steps below count; empty: no commit was chosen yet. */
@@ -392,6 +404,10 @@ typedef struct EvalProgress {
     int64_t step;       /* each commit up to this step has its verdict, apart from `present` */
     EvalResult results[RECORD_EVALS_MAX]; /* the newest verdicts, oldest first */
     size_t n_results;
+    /* Checkpoints that `sdctl job evaluate` has named: step, generation, uri, hash. They come before those of the
+     * followed job, oldest request first, and each stays here until its verdict, also while it is `present`. */
+    CheckpointCommit asked[RECORD_ASKED_MAX];
+    size_t n_asked;
 } EvalProgress;
 
 typedef struct PhaseRecord {
@@ -486,17 +502,6 @@ typedef struct RendezvousRecord {
 
 /* ---- checkpoints/<job>: appended by rank 0's node, struck out by the leader ---- */
 
-typedef struct CheckpointCommit {
-    int64_t step, generation;
-    char uri[RECORD_URI_MAX + 1];
-    Hash hash, digest;
-    bool struck_out;
-    uint64_t at_usec;
-    char plans[HASH_TEXT_BYTES]; /* hash of the plan set in use; empty: none, or an older writer */
-    /* Id of the `job recover` request that named this commit; its world may take over the folder once. Empty: none. */
-    char takes_over[RECORD_REQUEST_MAX + 1];
-} CheckpointCommit;
-
 typedef struct CheckpointsRecord {
     CheckpointCommit commits[RECORD_COMMITS_MAX]; /* oldest first */
     size_t n_commits;
@@ -585,9 +590,7 @@ typedef struct IncidentRecord {
 } IncidentRecord;
 
 /* ---- alerts/<id>: which notifications of incidents/<id> each sink has accepted; written by the leader ----
- *
- * The record incidents/<id> tells a leader what to notify; this record tells it which notifications were delivered. So
- * a change of leader loses no notification. */
+ * So a change of leader loses no notification. */
 
 typedef enum DeliveryState {
     DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been notified */
@@ -639,7 +642,7 @@ typedef enum RequestOutcome {
 
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
-    /* Requests to a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" does the same after
+    /* To a job: "checkpoint", "recover", "evaluate". To a node: "check" runs its probes now; "clear" does so after
      * forgetting the faults that only a reset repairs. To all nodes: "doctor" makes each node test the stores and its
      * machine; the result is the report in health/<node>, and the request gets no answer. To the leader: "forget" a
      * lost node that will not return; "alerts-test"; "uncordon" makes the leader log who uncordoned a node. */
@@ -652,7 +655,7 @@ typedef struct RequestRecord {
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* for "alerts-test"; written with the answer */
     size_t n_deliveries;
-    /* "recover": the commit to resume from; with an empty uri, the newest commit in the folder. */
+    /* "recover": the commit to resume from; uri empty: the folder's newest. "evaluate": the checkpoint. */
     CheckpointCommit commit;
     RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to test */
     size_t n_uris;

@@ -48,6 +48,8 @@ const CtlVerb ctl_verbs[] = {
      "Has a job that has ended go on from a manifest, or from what its checkpoint folder holds"},
     {"job", "metrics", job_metrics, "NAME", COMMON_CLUSTER, &job_metrics_options,
      "Writes loss, gradient norm, learning rate and samples/s of each committed step"},
+    {"job", "evaluate", job_evaluate, "NAME [MANIFEST]", COMMON_CLUSTER, &job_evaluate_options,
+     "Has a job of kind eval evaluate a checkpoint, or each one of a job of another cluster"},
     {"job", "evals", job_evals, "NAME", COMMON_CLUSTER | COMMON_JSON, NULL,
      "Lists what became of each checkpoint that a job of kind eval evaluates, with its numbers"},
     {"job", "report", job_report, "NAME", COMMON_CLUSTER, &job_report_options,

@@ -283,9 +283,11 @@ static bool step_axis(const ReportJob *j, size_t n_series, Axis *ret)
             first = MIN(first, j->evals.list[i].step);
             last = MAX(last, j->evals.list[i].step);
         }
+    if (first > last)
+        return false;
     *ret = (Axis){.low = first < 200 || first < (last - first) / 10 ? 0 : (double)first,
                   .high = (double)MAX(last, first + 1)};
-    return first <= last;
+    return true;
 }
 
 void drawing_put_curves(json_t *page, const ReportJob *j)

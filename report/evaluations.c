@@ -48,6 +48,12 @@ void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase
                               .step = p->present.step,
                               .verdict = phase_is_active(phase->phase) ? "running" : "pending",
                               .at_usec = phase->since_usec});
+    for (size_t i = 0; i < p->n_asked; i++)
+        if (p->asked[i].step != p->present.step)
+            add(to, &(ReportEval){.job = job,
+                                  .step = p->asked[i].step,
+                                  .verdict = "pending",
+                                  .at_usec = phase->since_usec});
 }
 
 /* ---- curves ---- */

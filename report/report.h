@@ -51,8 +51,8 @@ typedef struct ReportEvals {
     size_t n, room;
 } ReportEvals;
 
-/* Adds the evaluations of a job of kind "eval", by step. records: results of that job, in any order; those of another
- * submission, or of a step without the verdict "done", are left out. */
+/* Adds the evaluations of a job of kind "eval": the verdicts, and then those that have none yet. records: results of
+ * that job, in any order; those of another submission, or of a step without the verdict "done", are left out. */
 void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase,
                       EvalRecord *const *records, size_t n_records);
 

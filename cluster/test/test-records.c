@@ -219,7 +219,10 @@ static void a_phase_survives_a_round_trip(void **state)
                  .results = {{20, 2, EVAL_FAILED, 11},
                              {30, 2, EVAL_SKIPPED, 12},
                              {10, 1, EVAL_DONE, 13}},
-                 .n_results = 3}};
+                 .n_results = 3,
+                 .asked = {{.step = 50, .generation = 2, .uri = "s3://c/step-50", .hash = {3, 4}},
+                           {.step = 45, .uri = "s3://c/step-45"}},
+                 .n_asked = 2}};
     ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
     EvalRecord eval = {.step = 40,
                        .uri = "s3://b/step-40",

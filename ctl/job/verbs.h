@@ -9,8 +9,8 @@
 
 #include "ctl/verbs.h"
 
-extern const CtlOptions job_start_options, job_status_options, job_wait_options,
-    job_metrics_options, job_logs_options, job_resize_options, job_stop_options,
+extern const CtlOptions job_evaluate_options, job_start_options, job_status_options,
+    job_wait_options, job_metrics_options, job_logs_options, job_resize_options, job_stop_options,
     job_checkpoint_options, job_recover_options, job_report_options, job_sample_options,
     job_export_options;
 
@@ -22,6 +22,7 @@ int job_wait(const Arguments *a);
 int job_events(const Arguments *a);
 int job_metrics(const Arguments *a);
 int job_evals(const Arguments *a);
+int job_evaluate(const Arguments *a);
 int job_logs(const Arguments *a);
 int job_resize(const Arguments *a);
 int job_stop(const Arguments *a);

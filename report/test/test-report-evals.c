@@ -121,11 +121,16 @@ static void results_without_a_verdict_do_not_count(_unused_ void **state)
     e->held.eval.present.step = 60;
     e->held.phase = PHASE_PENDING;
     e->fid.eval.results[0].verdict = EVAL_FAILED;
+    e->held.eval.asked[0].step = 60; /* it is the present one */
+    e->held.eval.asked[1].step = 70;
+    e->held.eval.n_asked = 2;
     evaluated_gather(e);
+    assert_int_equal(e->evals.list[2].step, 70);
+    assert_string_equal(e->evals.list[2].verdict, "pending");
     assert_null(e->evals.list[0].record);
     assert_null(e->evals.list[1].record);
     assert_string_equal(e->evals.list[1].verdict, "pending");
-    assert_null(e->evals.list[2].record);
+    assert_null(e->evals.list[3].record); /* the failed one of fid */
 }
 
 /* The table shows the newest rows and says how many it leaves out; each number of further columns is in the charts. */

@@ -31,9 +31,13 @@ void history_judge_evaluated(HistoryChecker *h, const Entry *e)
     for (size_t i = 0; commits && i < commits->n_commits; i++)
         found |= strcmp(commits->commits[i].uri, world->resume.uri) == 0 &&
                  commits->commits[i].step == world->resume.step;
+    for (size_t i = 0; phase && i < phase->eval.n_asked; i++)
+        found |= strcmp(phase->eval.asked[i].uri, world->resume.uri) == 0 &&
+                 phase->eval.asked[i].step == world->resume.step;
     if (!found)
         HISTORY_BROKEN(h, e, "eval",
-                       "world %lld of %s evaluates step %lld, which %s has not committed",
+                       "world %lld of %s evaluates step %lld, which %s has not committed, and "
+                       "nobody has named",
                        (long long)world->generation, e->name, (long long)world->resume.step,
                        e->job->of);
     if (phase && phase->eval.present.step != world->resume.step)
@@ -57,6 +61,26 @@ static void judge_newest(HistoryChecker *h, const Entry *e, const EvalProgress *
     if (!results || (!results->after.there && !results->touched))
         HISTORY_BROKEN(h, e, "eval", "step %lld is evaluated by %s, and has no results",
                        (long long)newest->step, e->name);
+}
+
+static bool asks_for(const EvalProgress *eval, const CheckpointCommit *commit)
+{
+    for (size_t i = 0; i < eval->n_asked; i++)
+        if (strcmp(eval->asked[i].uri, commit->uri) == 0 && eval->asked[i].step == commit->step &&
+            eval->asked[i].generation == commit->generation)
+            return true;
+    return false;
+}
+
+/* Checks that a checkpoint that was named leaves the list with its verdict alone. */
+static void judge_asked(HistoryChecker *h, const Entry *e, const EvalProgress *was,
+                        const EvalProgress *is)
+{
+    for (size_t i = 0; i < was->n_asked; i++)
+        if (!asks_for(is, &was->asked[i]) &&
+            !has_verdict(is, was->asked[i].step, was->asked[i].generation))
+            HISTORY_BROKEN(h, e, "eval", "%s forgets step %lld, which was named", e->name,
+                           (long long)was->asked[i].step);
 }
 
 void history_judge_verdicts(HistoryChecker *h, const Entry *e, const PhaseRecord *old)
@@ -85,6 +109,7 @@ void history_judge_verdicts(HistoryChecker *h, const Entry *e, const PhaseRecord
                            (long long)result->step, e->name);
     }
     judge_newest(h, e, was, is);
+    judge_asked(h, e, was, is);
     if (is->step < was->step)
         HISTORY_BROKEN(h, e, "eval", "%s goes back from step %lld to %lld", e->name,
                        (long long)was->step, (long long)is->step);

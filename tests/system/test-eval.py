@@ -185,8 +185,9 @@ class Eval(unittest.TestCase):
         self.stays(self.program(steps=100, keep=2))
 
     def test_what_is_evaluated_stays_of_a_trainer(self):
+        # each save that is due is there: where training does not wait for saves, one is left out while another is written
         job = self.lab.job(self.name, train__steps=100, checkpoint__every_steps=5, checkpoint__keep_last=2, world__min=1,
-                           world__max=1)
+                           world__max=1, checkpoint__blocking=True)
         job["checkpoint"]["uri"] = self.path("checkpoints")
         self.stays(job)
 

@@ -11,6 +11,7 @@
 
 #include "controller/core/facts/commits.h"
 #include "controller/core/facts/incidents.h"
+#include "controller/core/facts/jobs.h"
 #include "controller/core/facts/lost.h"
 #include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
@@ -87,17 +88,6 @@ bool decide_found(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
     return decide_world(c, s, job, job->phase.phase, reason, d);
 }
 
-static const Request *find_request(const Cluster *c, const CoreJob *job)
-{
-    for (int i = 0; i < c->limits.requests; i++) {
-        const RequestRecord *r = &c->requests[i].record;
-        if (c->requests[i].used && text_equal(r->kind, "recover") &&
-            text_equal(r->target, job->name) && !r->answer[0])
-            return &c->requests[i];
-    }
-    return NULL;
-}
-
 /* Strikes out the known commits and makes the manifest of the request the newest commit, with a generation of its
  * own, so that no older mark claims a newer commit. The request is an operator's, so the job may take the folder
  * over from another owner. */
@@ -122,7 +112,7 @@ static void recover_from(const Cluster *c, const CoreJob *job, const RequestReco
 
 bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d)
 {
-    const Request *request = find_request(c, job);
+    const Request *request = job_find_request(c, job, "recover");
     if (!request)
         return false;
     const CheckpointCommit *commit = &request->record.commit;

@@ -434,7 +434,8 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
 
 static const char *refusal_of_request(const Cluster *c, const RequestRecord *request)
 {
-    bool recover = text_equal(request->kind, "recover");
+    /* the decisions of the job answer these */
+    bool recover = text_equal(request->kind, "recover") || text_equal(request->kind, "evaluate");
     if (!recover && !text_equal(request->kind, "checkpoint"))
         return NULL; /* the node that is asked answers, not the leader */
     for (int i = 0; i < c->limits.jobs; i++) {

@@ -9,6 +9,7 @@
 
 #include "controller/core/decide/pause.h"
 #include "controller/core/facts/evals.h"
+#include "controller/core/facts/jobs.h"
 #include "controller/core/judge/backoff.h"
 #include "controller/core/judge/spare.h"
 #include "controller/core/state/text-buffer.h"
@@ -30,6 +31,15 @@ static void add_result(EvalProgress *eval, const EvalResult *result, Decision *d
     eval->results[eval->n_results++] = *result;
 }
 
+static void drop_asked(EvalProgress *eval, CommitMark mark)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < eval->n_asked; i++)
+        if (eval->asked[i].step != mark.step || eval->asked[i].generation != mark.generation)
+            eval->asked[n++] = eval->asked[i];
+    eval->n_asked = n;
+}
+
 static void give_verdict(const Cluster *c, const CoreJob *job, CommitMark of, EvalVerdict verdict,
                          Decision *d)
 {
@@ -39,14 +49,18 @@ static void give_verdict(const Cluster *c, const CoreJob *job, CommitMark of, Ev
     EvalProgress *eval = &d->phase.eval;
     const bool was_present =
         of.step == before->present.step && of.generation == before->present.generation;
+    const bool is_asked = was_present && eval_is_asked(job);
     *eval = eval_progress(c, job);
     d->remove_evals = !text_equal(before->submission, eval->submission);
     /* Otherwise the followed job was submitted again since the evaluation began, or the record names no commit: the
      * verdict is about nothing. */
     if (of.step > 0 && (text_equal(before->submission, eval->submission) || !was_present)) {
         add_result(eval, &result, d);
-        eval->step = MAX(eval->step, of.step);
+        if (!is_asked)
+            eval->step = MAX(eval->step, of.step);
     }
+    if (is_asked)
+        drop_asked(eval, of);
     if (was_present) {
         eval->present = (CommitMark){0};
         d->phase.failures_without_progress = d->phase.pauses = 0;
@@ -84,6 +98,59 @@ const char *decide_eval_reason(const Cluster *c, const CoreJob *job, char ret[RE
     text_add(&t, "evaluates ");
     write_step(job, eval_find_commit(c, job)->step, &t);
     return ret;
+}
+
+/* ---- requests ---- */
+
+static const char *refusal(const CoreJob *job, const RequestRecord *request)
+{
+    const CheckpointCommit *commit = &request->commit;
+    const EvalProgress *progress = &job->phase.eval;
+    if (!job->facts.is_eval)
+        return "refused: the job evaluates no checkpoints";
+    if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
+        return "refused: the job was deleted, and submitted again";
+    if (commit->step <= 0 || !commit->uri[0])
+        return "refused: no checkpoint is named";
+    if (commit->step == progress->present.step)
+        return "refused: that step is evaluated now";
+    for (size_t i = 0; i < progress->n_asked; i++)
+        if (progress->asked[i].step == commit->step)
+            return "refused: a checkpoint of that step waits already";
+    if (progress->n_asked == RECORD_ASKED_MAX)
+        return "refused: as many checkpoints wait as may";
+    return NULL;
+}
+
+bool decide_eval_asked(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    const Request *request = job_find_request(c, job, "evaluate");
+    if (!request)
+        return false;
+    const char *why = refusal(job, &request->record);
+    Text t = text_begin(d->request.answer, sizeof(d->request.answer));
+    d->request = request->record;
+    d->request_revision = request->stamp.mod;
+    d->put_request = true;
+    d->request.outcome = why ? REQUEST_REFUSED : REQUEST_DONE;
+    if (why) {
+        text_add(&t, why);
+        return true;
+    }
+    text_add(&t, "evaluates step ");
+    text_add_int(&t, request->record.commit.step);
+    text_add(&t, " when a slot is free");
+    if (job->phase.phase == PHASE_SUCCEEDED) {
+        decide_phase(c, job, PHASE_PENDING, "goes on as sdctl job evaluate said", d);
+        d->phase.tried_revision = c->seen_revision;
+        d->desired_revision = job->desired_stamp.mod;
+    } else {
+        decide_same_phase(c, job, d);
+    }
+    d->phase.eval = eval_progress(c, job);
+    d->remove_evals = !text_equal(job->phase.eval.submission, d->phase.eval.submission);
+    d->phase.eval.asked[d->phase.eval.n_asked++] = request->record.commit;
+    return true;
 }
 
 bool decide_eval_done(const Cluster *c, const CoreJob *job, Decision *d)
@@ -125,8 +192,8 @@ bool decide_eval_ends(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     const CoreJob *heir = eval_find_heir(c, job), *followed = eval_followed(c, job);
-    const bool is_of_another =
-        followed && !text_equal(job->phase.eval.submission, followed->facts.submission);
+    const bool is_of_another = followed && !eval_is_asked(job) &&
+                               !text_equal(job->phase.eval.submission, followed->facts.submission);
     if (!heir && !is_of_another)
         return false;
     Text t = text_begin(reason, sizeof(reason));

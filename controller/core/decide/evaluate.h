@@ -8,6 +8,8 @@
 bool decide_eval_idle(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
 /* Writes the reason of a world that begins now: "evaluates step 4000 of job sd2". Returns ret. */
 const char *decide_eval_reason(const Cluster *c, const CoreJob *job, char ret[RECORD_TEXT_MAX + 1]);
+/* Answers a request to evaluate a checkpoint. */
+bool decide_eval_asked(const Cluster *c, const CoreJob *job, Decision *d);
 /* Notes that a checkpoint was removed before its turn. */
 bool decide_eval_skipped(const Cluster *c, const CoreJob *job, Decision *d);
 /* Ends a world whose ranks have all finished: the checkpoint is evaluated. Always decides. */

@@ -452,7 +452,7 @@ bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return true;
     if (lost_hides(job) || !job->spec_stamp.mod || !job->desired_stamp.mod)
         return false; /* the job's records are half written, or one of them is missing */
-    if (decide_recover(c, job, d))
+    if (decide_recover(c, job, d) || decide_eval_asked(c, job, d))
         return true;
     if (job->facts.refused[0]) {
         if (job->phase.phase == PHASE_FAILED)

@@ -21,19 +21,53 @@ const CoreJob *eval_followed(const Cluster *c, const CoreJob *job)
     return NULL;
 }
 
-EvalProgress eval_progress(const Cluster *c, const CoreJob *job)
-{
-    EvalProgress progress = {0}; /* the steps of another submission are other ones */
-    const CoreJob *followed = eval_followed(c, job);
-    if (!followed || text_equal(job->phase.eval.submission, followed->facts.submission))
-        return job->phase.eval;
-    text_copy(progress.submission, sizeof(progress.submission), followed->facts.submission);
-    return progress;
-}
-
 static bool is_marked(const CheckpointCommit *commit, CommitMark mark)
 {
     return commit->step == mark.step && commit->generation == mark.generation;
+}
+
+static const CheckpointCommit *find_asked(const EvalProgress *progress, CommitMark mark)
+{
+    for (size_t i = 0; i < progress->n_asked; i++)
+        if (is_marked(&progress->asked[i], mark))
+            return &progress->asked[i];
+    return NULL;
+}
+
+bool eval_has_asked(const EvalProgress *progress, CommitMark mark)
+{
+    return find_asked(progress, mark) != NULL;
+}
+
+bool eval_is_asked(const CoreJob *job)
+{
+    return eval_has_asked(&job->phase.eval, job->phase.eval.present);
+}
+
+EvalProgress eval_progress(const Cluster *c, const CoreJob *job)
+{
+    const CoreJob *followed = eval_followed(c, job);
+    EvalProgress progress = job->phase.eval;
+    if (!followed || text_equal(progress.submission, followed->facts.submission) ||
+        eval_is_asked(job)) /* it gets its verdict first */
+        return progress;
+    /* the steps of another submission are other ones, and what was asked for stays */
+    text_copy(progress.submission, sizeof(progress.submission), followed->facts.submission);
+    progress.present = (CommitMark){0};
+    progress.step = 0;
+    progress.n_results = 0;
+    return progress;
+}
+
+/* True when the commit has its verdict, or will get it because it was asked for. */
+static bool is_settled(const EvalProgress *progress, const CheckpointCommit *commit)
+{
+    const CommitMark mark = {.generation = commit->generation, .step = commit->step};
+    for (size_t i = 0; i < progress->n_results; i++)
+        if (progress->results[i].step == mark.step &&
+            progress->results[i].generation == mark.generation)
+            return true;
+    return eval_has_asked(progress, mark);
 }
 
 /* True when the commit is the first of its interval: one of each every_steps steps is evaluated. */
@@ -62,13 +96,15 @@ static bool has_ended_well(const CoreJob *job)
            text_equal(job->phase.submission, job->facts.submission);
 }
 
-static const CheckpointCommit *find_next(const CoreJob *job, const CoreJob *followed, int64_t after)
+static const CheckpointCommit *find_next(const CoreJob *job, const CoreJob *followed,
+                                         const EvalProgress *progress)
 {
     const CheckpointsRecord *record = &followed->checkpoints;
     const CheckpointCommit *newest = NULL;
+    const int64_t after = progress->step;
     for (size_t i = 0; i < record->n_commits; i++) {
         const CheckpointCommit *commit = &record->commits[i];
-        if (commit->struck_out || commit->step <= after)
+        if (commit->struck_out || commit->step <= after || is_settled(progress, commit))
             continue;
         newest = commit;
         if (job->facts.every_steps > 0 && is_due(job, commit, after) && !is_removed(followed, i))
@@ -81,26 +117,30 @@ static const CheckpointCommit *find_next(const CoreJob *job, const CoreJob *foll
 const CheckpointCommit *eval_find_commit(const Cluster *c, const CoreJob *job)
 {
     const CoreJob *followed = eval_followed(c, job);
+    const EvalProgress progress = eval_progress(c, job);
+    if (progress.n_asked > 0 && (progress.present.step == 0 || eval_is_asked(job)))
+        return progress.present.step == 0 ? &job->phase.eval.asked[0]
+                                          : find_asked(&job->phase.eval, progress.present);
     if (!followed || lost_hides(followed))
         return NULL;
-    const EvalProgress progress = eval_progress(c, job);
     for (size_t i = 0; progress.present.step > 0 && i < followed->checkpoints.n_commits; i++) {
         const CheckpointCommit *commit = &followed->checkpoints.commits[i];
         if (is_marked(commit, progress.present) && !commit->struck_out)
             return commit;
     }
-    return find_next(job, followed, progress.step);
+    return find_next(job, followed, &progress);
 }
 
 bool eval_find_skipped(const Cluster *c, const CoreJob *job, CommitMark *ret)
 {
     const CoreJob *followed = eval_followed(c, job);
     const EvalProgress progress = eval_progress(c, job);
-    const int64_t after = MAX(progress.step, progress.present.step);
+    const bool is_asked = eval_is_asked(job);
+    const int64_t after = is_asked ? progress.step : MAX(progress.step, progress.present.step);
     if (!followed || lost_hides(followed) || followed->checkpoints.n_commits == 0)
         return false;
     const CheckpointsRecord *record = &followed->checkpoints;
-    bool is_there = progress.present.step == 0;
+    bool is_there = progress.present.step == 0 || is_asked;
     for (size_t i = 0; i < record->n_commits; i++)
         is_there |=
             is_marked(&record->commits[i], progress.present) && !record->commits[i].struck_out;
@@ -110,7 +150,8 @@ bool eval_find_skipped(const Cluster *c, const CoreJob *job, CommitMark *ret)
     }
     for (size_t i = 0; job->facts.every_steps > 0 && i < record->n_commits; i++) {
         const CheckpointCommit *commit = &record->commits[i];
-        if (!is_due(job, commit, after) || !is_removed(followed, i))
+        if (!is_due(job, commit, after) || !is_removed(followed, i) ||
+            is_settled(&progress, commit))
             continue;
         *ret = (CommitMark){.generation = commit->generation, .step = commit->step};
         return true;

@@ -11,7 +11,12 @@
 const CoreJob *eval_followed(const Cluster *c, const CoreJob *job);
 /* Returns how far the job has evaluated the present submission of the followed job. */
 EvalProgress eval_progress(const Cluster *c, const CoreJob *job);
-/* Finds the commit that the next world evaluates: the one whose evaluation has begun, or else the next. NULL: none. */
+/* True when the checkpoint was asked for, and has no verdict since. */
+bool eval_has_asked(const EvalProgress *progress, CommitMark mark);
+/* True when the evaluation that has begun is one that was asked for. */
+bool eval_is_asked(const CoreJob *job);
+/* Finds the commit that the next world evaluates: the one whose evaluation has begun, or else the next one. Those that
+ * were asked for come first. NULL: none. */
 const CheckpointCommit *eval_find_commit(const Cluster *c, const CoreJob *job);
 /* Finds the oldest commit that will not be evaluated, because the followed job has removed it before its turn: *ret is
  * its mark. Returns false if there is none. */

@@ -81,3 +81,14 @@ bool job_is_paused(const CoreJob *job)
 {
     return job->phase.phase == PHASE_RECOVERING && !job->phase.go && job->phase.pause_usec > 0;
 }
+
+const Request *job_find_request(const Cluster *c, const CoreJob *job, const char *kind)
+{
+    for (int i = 0; i < c->limits.requests; i++) {
+        const RequestRecord *r = &c->requests[i].record;
+        if (c->requests[i].used && text_equal(r->kind, kind) && text_equal(r->target, job->name) &&
+            !r->answer[0])
+            return &c->requests[i];
+    }
+    return NULL;
+}

@@ -18,3 +18,5 @@ bool job_is_paused(const CoreJob *job);
 /* Returns the step that the present world resumed from. If the checkpoint is another job's, only the ranks know
  * the checkpoint's step: until they report that step, returns `otherwise`. */
 int64_t job_resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise);
+/* Returns a request of this kind to the job that has no answer yet; NULL: none. */
+const Request *job_find_request(const Cluster *c, const CoreJob *job, const char *kind);

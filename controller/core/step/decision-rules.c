@@ -93,11 +93,13 @@ static void check_new_world(const Cluster *c, const CoreJob *job, const Decision
             check_slots(c, &c->jobs[j], world);
 }
 
-/* Checks that an evaluation begins only with a checkpoint that is not removed before its node knows of it. */
+/* Checks that an evaluation begins only with a checkpoint that is not removed before its node knows of it. Nobody keeps
+ * one that an operator has named. */
 static void check_evaluated(const Cluster *c, const CoreJob *job, const Decision *d)
 {
     const CommitMark is = d->phase.eval.present, was = job->phase.eval.present;
-    if (!job->facts.is_eval || (is.step == was.step && is.generation == was.generation))
+    if (!job->facts.is_eval || (is.step == was.step && is.generation == was.generation) ||
+        eval_has_asked(&d->phase.eval, is))
         return;
     const CoreJob *followed = eval_followed(c, job);
     assert(followed && text_equal(d->followed, followed->name));

@@ -439,6 +439,7 @@ static void put_request(Scenario *s)
     COPY(record.submission, find_text(s, "submission", ""));
     COPY(record.commit.uri, find_text(s, "uri", ""));
     record.commit.step = (int64_t)find_number(s, "step", 0);
+    record.commit.generation = (int64_t)find_number(s, "generation", 0);
     trace_put(s->runner, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 

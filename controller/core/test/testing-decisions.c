@@ -41,6 +41,8 @@ static void say_phase(Scenario *s, const Decision *d)
         say(s, " furthest=%lld", (long long)p->furthest_step);
     if (p->eval.present.step)
         say(s, " evaluates=%lld", (long long)p->eval.present.step);
+    for (size_t i = 0; i < p->eval.n_asked; i++)
+        say(s, "%s%lld", i == 0 ? " asked=" : ",", (long long)p->eval.asked[i].step);
     if (p->eval.n_results > SAID_VERDICTS_MAX)
         say(s, " %zu verdicts", p->eval.n_results);
     for (size_t i = 0; i < MIN(p->eval.n_results, (size_t)SAID_VERDICTS_MAX); i++) {

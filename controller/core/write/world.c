@@ -63,6 +63,18 @@ static bool find_resume(const Cluster *c, const CoreJob *job, const CheckpointsR
     return true;
 }
 
+/* Removes the verdict about another checkpoint of that step: both have their results in one record. */
+static void forget_verdict(EvalProgress *eval, int64_t step, Decision *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < eval->n_results; i++)
+        if (eval->results[i].step != step)
+            eval->results[n++] = eval->results[i];
+    if (n < eval->n_results)
+        d->remove_eval = step;
+    eval->n_results = n;
+}
+
 /* Notes the commit that the new world evaluates. */
 static void note_evaluated(const Cluster *c, const CoreJob *job, Decision *d)
 {
@@ -70,15 +82,18 @@ static void note_evaluated(const Cluster *c, const CoreJob *job, Decision *d)
     const CheckpointCommit *commit = eval_find_commit(c, job);
     const CommitMark mark = {.generation = commit->generation, .step = commit->step};
     phase->eval = eval_progress(c, job);
-    if (commit_mark_is_before(mark, phase->eval.present) ||
-        commit_mark_is_before(phase->eval.present, mark)) {
-        phase->failures_without_progress = phase->pauses = 0;
-        phase->store_lost_usec = 0;
-        text_copy(d->followed, sizeof(d->followed), job->facts.of_job);
-        d->followed_revision = eval_followed(c, job)->checkpoints_stamp.mod;
-    }
-    phase->eval.present = mark;
     d->remove_evals = !text_equal(job->phase.eval.submission, phase->eval.submission);
+    if (!commit_mark_is_before(mark, phase->eval.present) &&
+        !commit_mark_is_before(phase->eval.present, mark))
+        return;
+    phase->failures_without_progress = phase->pauses = 0;
+    phase->store_lost_usec = 0;
+    phase->eval.present = mark;
+    forget_verdict(&phase->eval, mark.step, d);
+    if (eval_has_asked(&phase->eval, mark))
+        return; /* no node of the followed job needs to know */
+    text_copy(d->followed, sizeof(d->followed), job->facts.of_job);
+    d->followed_revision = eval_followed(c, job)->checkpoints_stamp.mod;
 }
 
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,

@@ -516,6 +516,19 @@ static void on_leak(_unused_ int whom)
     faults_later(SEC(2), on_leak, 0);
 }
 
+/* Names the newest checkpoint of the first job, and now and then an older one, also after the healing. */
+static void on_namer(int n)
+{
+    enum { NAMES_MAX = 20 };
+    int number = manifests_newest(books_job(play->jobs[0].name)->submission);
+    for (int i = 0; number >= 0 && i < n % 3 && manifests_get(number)->parent >= 0; i++)
+        number = manifests_get(number)->parent;
+    if (number >= 0)
+        fleet_name_checkpoint(play->jobs[play->n_jobs - 1].name, number);
+    if (n < NAMES_MAX)
+        faults_later(SEC(1 + n % 5), on_namer, n + 1);
+}
+
 static void on_stranger(int node)
 {
     if (is_healed)
@@ -568,9 +581,10 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
-    /* leaks and has_stranger are computed, not drawn: the schedules of other seeds stay the same */
+    /* leaks, has_stranger and has_namer are computed, not drawn: the schedules of other seeds stay the same */
     ret->leaks = its_seed % 16 == 9;
     ret->has_stranger = its_seed % 9 == 4;
+    ret->has_namer = its_seed % 12 == 3 && ret->jobs[ret->n_jobs - 1].plan.of;
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
@@ -595,6 +609,7 @@ void play_describe(const Play *its)
         if (its->faults >> i & 1)
             printf(" %s", faults[i].name);
     printf("%s%s", its->leaks ? " a-leak" : "", its->has_stranger ? " a-stranger" : "");
+    printf("%s", its->has_namer ? " a-namer" : "");
     printf("\n");
 }
 
@@ -611,6 +626,8 @@ void faults_begin(const Play *its)
     faults_later(SEC(1 + below(8)), on_fault, 0);
     if (play->leaks)
         faults_later(SEC(2), on_leak, 0);
+    if (play->has_namer)
+        faults_later(SEC(3), on_namer, 0);
     if (play->has_stranger) {
         fleet_let_stranger_in();
         faults_later(SEC(2), on_stranger, -1);

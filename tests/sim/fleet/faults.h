@@ -23,6 +23,8 @@ typedef struct Play { /* drawn from the seed before the schedule begins */
     bool has_stranger;
     /* the first job's trainers are killed again and again, on whichever node they run */
     bool leaks;
+    bool
+        has_namer; /* a person names checkpoints of the first job, for the evaluation to evaluate */
     bool has_outage;  /* after the healing only the store fails: outage_run() */
     bool has_silence; /* at the end only etcd is silent, for longer than fence_sec */
 } Play;

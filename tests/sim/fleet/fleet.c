@@ -641,7 +641,7 @@ static void set_defaults(FleetOptions *o)
                                     .jobs = FLEET_JOBS_MAX,
                                     .reports = 4 * o->n_nodes + 32,
                                     .incidents = o->core.incidents_kept + 64 + o->n_nodes,
-                                    .requests = 16};
+                                    .requests = 32};
 }
 
 void fleet_open(const FleetOptions *its)

@@ -62,6 +62,8 @@ void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revisio
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
 /* Adds a stranger: a client that keeps a lease and has the right to write nodes' records. */
 void fleet_let_stranger_in(void);
+/* Has the evaluation evaluate the checkpoint of that number (manifests.h), as `sdctl job evaluate` does. */
+void fleet_name_checkpoint(const char *evaluation, int number);
 /* Ends the stranger's lease, so etcd removes the stranger's record. A daemon waits until that record
  * is gone. */
 void fleet_send_stranger_away(void);

@@ -6,6 +6,7 @@
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "tests/sim/fleet/copies.h"
+#include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
 
@@ -281,6 +282,26 @@ void fleet_cordon(int node, CordonMode mode)
                        .key = key_of(CLUSTER, KEY_CORDONS, name, key),
                        .value = text};
     fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
+    write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
+}
+
+void fleet_name_checkpoint(const char *evaluation, int number)
+{
+    char key[KEY_MAX];
+    const Manifest *manifest = manifests_get(number);
+    RequestRecord request = {.kind = "evaluate",
+                             .at_usec = loops_now_usec(),
+                             .commit = {.step = manifest->last,
+                                        .generation = manifest->generation}};
+    (void)snprintf(request.id, sizeof(request.id), "name-%llu",
+                   (unsigned long long)(loops_now_usec() / USEC_PER_MSEC));
+    (void)snprintf(request.target, sizeof(request.target), "%s", evaluation);
+    (void)manifest_uri(number, request.commit.uri);
+    _cleanup_free_ char *text = request_record_encode(&request, NULL);
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key = key_of(CLUSTER, KEY_REQUESTS, request.id, key),
+                       .value = text};
+    fleet_say("user: names step %lld for %s", (long long)manifest->last, evaluation);
     write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 

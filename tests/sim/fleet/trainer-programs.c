@@ -21,9 +21,20 @@ enum {
 ProgramKind trainer_program(const Trainer *t) { return trainer_plan(t->job)->plan.program; }
 ProgramKind ring_program(const Ring *ring) { return trainer_plan(ring->job)->plan.program; }
 
+/* Nobody keeps a checkpoint that a person has named. */
+static bool is_named(const Trainer *t)
+{
+    char uri[MANIFEST_URI_BYTES];
+    const EvalProgress *eval = &books_job(t->job)->phase.eval;
+    for (size_t i = 0; i < eval->n_asked; i++)
+        if (strcmp(eval->asked[i].uri, manifest_uri(t->resume, uri)) == 0)
+            return true;
+    return false;
+}
+
 void program_check_evaluated(const Trainer *t)
 {
-    if (trainer_plan(t->job)->plan.of && manifests_get(t->resume)->is_removed)
+    if (trainer_plan(t->job)->plan.of && manifests_get(t->resume)->is_removed && !is_named(t))
         books_break("held", "the checkpoint of step %lld is removed, and %s-%lld evaluates it",
                     (long long)manifests_get(t->resume)->last, t->job, (long long)t->generation);
 }
