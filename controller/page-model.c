@@ -110,45 +110,18 @@ static double goodput_of(const JobSurvey *survey, const JobRecords *records)
 
 /* ---- evaluations ---- */
 
-/* The evaluations that a page shows, and the records that they point to. */
-typedef struct Gathered {
-    ReportEvals evals;
-    EvalRecord **records;
-    size_t n_records, room;
-} Gathered;
-
-static void gathered_clear(Gathered *g)
-{
-    free(g->evals.list);
-    for (size_t i = 0; i < g->n_records; i++) {
-        eval_record_clear(g->records[i]);
-        free(g->records[i]);
-    }
-    free(g->records);
-}
-
 static void add_evals(const PageSource *s, const JobSurvey *survey, const JobRecords *records,
-                      Gathered *to)
+                      ReportEvals *to)
 {
-    const size_t first = to->n_records;
     const SeenEval *seen;
-    Error ignored = ERROR_INIT; /* results that cannot be read are not shown */
-    for (size_t i = 0; (seen = curves_eval(s->seen, survey->name, i)); i++) {
-        EvalRecord *record = memory_new(EvalRecord);
-        if (eval_record_decode(survey->name, seen->text, seen->n, record, &ignored) < 0) {
-            free(record);
-            continue;
-        }
-        to->records = memory_grow(to->records, to->n_records, &to->room, sizeof(*to->records));
-        to->records[to->n_records++] = record;
-    }
-    report_add_evals(&to->evals, survey->name, records->phase, to->records + first,
-                     to->n_records - first);
+    for (size_t i = 0; (seen = curves_eval(s->seen, survey->name, i)); i++)
+        report_add_results(to, survey->name, seen->text, seen->n);
+    report_add_evals(to, survey->name, records->phase);
 }
 
 /* Gathers what the job has evaluated, or what other jobs have found of this submission's checkpoints. */
 static void gather_evals(const PageSource *s, const char *name, const JobRecords *job,
-                         Gathered *ret)
+                         ReportEvals *ret)
 {
     JobSurvey survey;
     JobRecords records;
@@ -192,7 +165,7 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
     if (i < 0 || !cluster_survey_records(s->cluster, i, &records))
         return false;
     _cleanup_free_ const IncidentRecord **incidents = NULL;
-    _cleanup_(gathered_clear) Gathered gathered = {0};
+    _cleanup_(report_evals_clear) ReportEvals evals = {0};
     const Submission submission = {.job = survey.name, .id = records.facts->submission};
     const size_t n = gather_incidents(s->cluster, is_of_submission, &submission, &incidents);
     const size_t left_out = n > JOB_INCIDENTS_MAX ? n - JOB_INCIDENTS_MAX : 0;
@@ -225,8 +198,8 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
     job.points = curves_points(s->seen, survey.name, &job.n_points);
     if (job.kind == JOB_TRAIN || job.step > 0) /* others may have no steps */
         job.points_note = note_points(s, job.kind, job.points, job.n_points, note);
-    gather_evals(s, name, &records, &gathered);
-    job.evals = gathered.evals;
+    gather_evals(s, name, &records, &evals);
+    job.evals = evals;
     report_job(&job, ret);
     return true;
 }

@@ -19,17 +19,39 @@ static void add(ReportEvals *to, const ReportEval *eval)
     to->list[to->n++] = *eval;
 }
 
-static const EvalRecord *find_record(const char *submission, int64_t step,
-                                     EvalRecord *const *records, size_t n)
+static const EvalRecord *find_record(const ReportEvals *evals, const char *submission, int64_t step)
 {
-    for (size_t i = 0; i < n; i++)
-        if (records[i]->step == step && strcmp(records[i]->submission, submission) == 0)
-            return records[i];
+    for (size_t i = evals->n_added; i < evals->n_records; i++)
+        if (evals->records[i]->step == step &&
+            strcmp(evals->records[i]->submission, submission) == 0)
+            return evals->records[i];
     return NULL;
 }
 
-void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase,
-                      EvalRecord *const *records, size_t n_records)
+void report_add_results(ReportEvals *to, const char *key, const char *text, size_t n)
+{
+    Error ignored = ERROR_INIT;
+    EvalRecord *record = memory_new(EvalRecord);
+    if (eval_record_decode(key, text, n, record, &ignored) < 0) {
+        free(record);
+        return;
+    }
+    to->records = memory_grow(to->records, to->n_records, &to->room_records, sizeof(*to->records));
+    to->records[to->n_records++] = record;
+}
+
+void report_evals_clear(ReportEvals *e)
+{
+    for (size_t i = 0; i < e->n_records; i++) {
+        eval_record_clear(e->records[i]);
+        free(e->records[i]);
+    }
+    free(e->records);
+    free(e->list);
+    *e = (ReportEvals){0};
+}
+
+void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase)
 {
     const EvalProgress *p = &phase->eval;
     for (size_t i = 0; i < p->n_results; i++) {
@@ -38,10 +60,9 @@ void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase
                               .step = r->step,
                               .verdict = eval_verdict_names[r->verdict],
                               .at_usec = r->at_usec,
-                              .record =
-                                  r->verdict == EVAL_DONE
-                                      ? find_record(phase->submission, r->step, records, n_records)
-                                      : NULL});
+                              .record = r->verdict == EVAL_DONE
+                                            ? find_record(to, phase->submission, r->step)
+                                            : NULL});
     }
     if (p->present.step > 0)
         add(to, &(ReportEval){.job = job,
@@ -54,6 +75,7 @@ void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase
                                   .step = p->asked[i].step,
                                   .verdict = "pending",
                                   .at_usec = phase->since_usec});
+    to->n_added = to->n_records;
 }
 
 /* ---- curves ---- */

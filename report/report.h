@@ -46,15 +46,22 @@ typedef struct ReportEval {
     const EvalRecord *record; /* what the evaluation has reported; NULL: nothing */
 } ReportEval;
 
+/* Evaluations of one or several jobs. It owns the records to which the list points; report_evals_clear() frees all. */
 typedef struct ReportEvals {
-    ReportEval *list; /* the caller frees it with free() */
+    ReportEval *list;
     size_t n, room;
+    EvalRecord **records;
+    size_t n_records, room_records;
+    size_t n_added; /* so many of the records are of jobs that report_add_evals() has added */
 } ReportEvals;
 
-/* Adds the evaluations of a job of kind "eval": the verdicts, and then those that have none yet. records: results of
- * that job, in any order; those of another submission, or of a step without the verdict "done", are left out. */
-void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase,
-                      EvalRecord *const *records, size_t n_records);
+/* Takes the text of a record evals/<job>/<step> of the job that report_add_evals() adds next. A text that does not
+ * decode is left out. key is for errors. */
+void report_add_results(ReportEvals *to, const char *key, const char *text, size_t n);
+/* Adds the evaluations of a job of kind "eval": the verdicts, and then those that have none yet. Results of another
+ * submission, or of a step without the verdict "done", are left out. The name is borrowed. */
+void report_add_evals(ReportEvals *to, const char *job, const PhaseRecord *phase);
+void report_evals_clear(ReportEvals *evals);
 
 /* Returns advice about an incident for the person on call. */
 typedef const char *(*ReportAdvice)(const IncidentRecord *incident);

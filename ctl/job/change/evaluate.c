@@ -114,14 +114,14 @@ static int on_event(const EtcdEvent *event, void *userdata)
 
 static int print_results(CtlClient *client, const Awaited *w, Error *err)
 {
-    _cleanup_(eval_list_clear) EvalList list = {0};
+    _cleanup_(report_evals_clear) ReportEvals list = {0};
     int r = eval_list_add(&list, client, model_job(w->model, w->job), err);
     if (r < 0)
         return r;
     printf("step %lld: %s", (long long)w->request->commit.step, eval_verdict_names[w->verdict]);
-    for (size_t i = 0; i < list.evals.n; i++) {
-        const EvalRecord *record = list.evals.list[i].record;
-        if (list.evals.list[i].step != w->request->commit.step || !record)
+    for (size_t i = 0; i < list.n; i++) {
+        const EvalRecord *record = list.list[i].record;
+        if (list.list[i].step != w->request->commit.step || !record)
             continue;
         for (size_t k = 0; k < record->results.n_numbers; k++)
             printf("%s %s %.6g", k == 0 ? ":" : ",", record->results.numbers[k].name,

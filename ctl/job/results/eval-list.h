@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eval-list.h - the evaluations of a job's checkpoints: the verdicts in phases/<job>, with the results in
+/* eval-list.h - reads the evaluations of a job's checkpoints: the verdicts in phases/<job>, with the results in
  * evals/<job>/<step>.
  *
- * Ownership: the caller clears an EvalList with eval_list_clear(). Its evals borrow names from the Model.
+ * Ownership: the caller clears the ReportEvals. It borrows names from the Model.
  * Units:     as report.h. Threads: the main thread.
  * Errors:    etcd's; results that do not decode are left out.
  */
@@ -12,15 +12,8 @@
 #include "ctl/model.h"
 #include "report/report.h"
 
-typedef struct EvalList {
-    ReportEvals evals;
-    EvalRecord **records;
-    size_t n_records, room;
-} EvalList;
-
-void eval_list_clear(EvalList *list);
 /* Adds the evaluations that the job, which is of kind "eval", has made. */
-int eval_list_add(EvalList *list, CtlClient *client, const ModelJob *job, Error *err);
+int eval_list_add(ReportEvals *to, CtlClient *client, const ModelJob *job, Error *err);
 /* Adds what all jobs of kind "eval" have found of the checkpoints of this submission of the job. */
-int eval_list_add_followers(EvalList *list, CtlClient *client, const Model *model,
+int eval_list_add_followers(ReportEvals *to, CtlClient *client, const Model *model,
                             const ModelJob *job, Error *err);

@@ -116,7 +116,7 @@ static int read_list(CtlClient *client, const char *name, json_t **ret, Error *e
 {
     ModelJob *job;
     _cleanup_(model_freep) Model *model = NULL;
-    _cleanup_(eval_list_clear) EvalList list = {0};
+    _cleanup_(report_evals_clear) ReportEvals list = {0};
     int r = model_read(client, &model, err);
     if (r == 0)
         r = model_find_job(model, name, &job, err);
@@ -127,7 +127,7 @@ static int read_list(CtlClient *client, const char *name, json_t **ret, Error *e
                          model_kind(job));
     r = eval_list_add(&list, client, job, err);
     if (r == 0)
-        *ret = list_json(&list.evals);
+        *ret = list_json(&list);
     return r;
 }
 

@@ -39,7 +39,7 @@ typedef struct Gathered {
     ReportPicture grid, pictures;
     char *uris[2];
     GridNotes notes[2];
-    EvalList evals;
+    ReportEvals evals;
 } Gathered;
 
 static void gathered_clear(Gathered *g)
@@ -50,7 +50,7 @@ static void gathered_clear(Gathered *g)
     free(g->metrics.saved);
     free(g->points);
     free(g->incidents);
-    eval_list_clear(&g->evals);
+    report_evals_clear(&g->evals);
     for (size_t i = 0; i < 2; i++) {
         free(g->uris[i]);
         grid_notes_clear(&g->notes[i]);
@@ -246,7 +246,7 @@ static int write_page(const Gathered *g, const char *path, Error *err)
                         .points_note = g->note,
                         .saved = g->metrics.saved,
                         .n_saved = g->metrics.n_saved,
-                        .evals = g->evals.evals,
+                        .evals = g->evals,
                         .spec = g->spec,
                         .submitted_usec = g->job->spec.submitted_usec,
                         .alone = g->alone,
