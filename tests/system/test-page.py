@@ -168,12 +168,12 @@ class Pages(LabCase):
         self.cluster.wait(evaluation, "succeeded", timeout=90)
         evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
         self.assertEqual([e["step"] for e in evals], [20, 40, 60])
-        for name, path in (("live", "/jobs/measured"), ("its own", "/jobs/measured-loss")):
-            page = self.read(leader, path)
-            self.assertIn("Evaluations", page.words(), name)
-            for e in evals:
-                for number in ("loss", "ema_loss"):
-                    self.assertIn("%s %.6g at step %d, by measured-loss" % (number, e["numbers"][number], e["step"]), page.words())
+        found = ["%s %.6g at step %d, by measured-loss" % (number, e["numbers"][number], e["step"])
+                 for e in evals for number in ("loss", "ema_loss")]
+        for path in ("/jobs/measured", "/jobs/measured-loss"):  # a page is drawn once a second
+            page = until(lambda: [page for page in [self.read(leader, path)] if all(text in page.words() for text in found)],
+                         "the page of " + path)[0]
+            self.assertIn("Evaluations", page.words())
         self.assertIn("/jobs/measured-loss", self.read(leader, "/jobs/measured").links)
         self.assertNotIn("steps trained again", page.words())  # an evaluation has none
         for name in (job["name"], evaluation["name"]):
