@@ -189,7 +189,7 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
                      .n_incidents = n - left_out,
                      .step = step_of(&survey, &records),
                      .steps = survey.steps,
-                     .goodput = goodput_of(&survey, &records),
+                     .goodput = survey.goodput >= 0 ? survey.goodput : NAN,
                      .saving = survey.saving,
                      .advice = payload_advice,
                      .saved = saved,

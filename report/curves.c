@@ -34,7 +34,7 @@ static double value_of(const ReportPoint *p, Curve curve)
 }
 
 /* Finds the range of a curve's values; with LOSS, the losses that evaluations have found are among them. Returns false
- * if there is no value. */
+ * if no point has a value. */
 static bool range_of(const ReportJob *j, Curve curve, const Series *series, size_t n_series,
                      double *low, double *high)
 {
@@ -264,13 +264,13 @@ static void put_numbers(json_t *charts, const ReportJob *j, const Series *series
         if (series[i].is_loss || low > high)
             continue;
         const Axis y = value_axis(NUMBER, low, high);
-        json_t *chart = put_axes(charts, series[i].name, series[i].name, SMALL, 3, steps, &y);
-        template_put(chart, "job=%s", series[i].job);
+        _cleanup_free_ char *title = memory_format("%s, by %s", series[i].name, series[i].job);
+        json_t *chart = put_axes(charts, series[i].name, title, SMALL, 3, steps, &y);
         series_put(template_list(chart, "series"), j, &series[i], i, steps, &y);
     }
 }
 
-/* Finds the steps that the curves show. Returns false if there are no values. */
+/* Finds the steps that the curves show. Returns false if no curve has a value. */
 static bool step_axis(const ReportJob *j, size_t n_series, Axis *ret)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
@@ -293,7 +293,6 @@ static bool step_axis(const ReportJob *j, size_t n_series, Axis *ret)
 void drawing_put_curves(json_t *page, const ReportJob *j)
 {
     json_t *tall = template_list(page, "tall"), *small = template_list(page, "small");
-    json_t *numbers = template_list(page, "numbers");
     Series series[SERIES_MAX];
     Axis steps;
     const size_t n_series = series_find(j, series);
@@ -305,6 +304,6 @@ void drawing_put_curves(json_t *page, const ReportJob *j)
     put_curve(tall, j, LOSS, series, n_series, &steps);
     for (Curve curve = SPEED; curve < CURVES; curve++)
         put_curve(small, j, curve, NULL, 0, &steps);
-    put_numbers(numbers, j, series, n_series, &steps);
+    put_numbers(small, j, series, n_series, &steps);
     put_path(page, "points", draw_points, j, LOSS, &steps, &steps);
 }

@@ -42,6 +42,10 @@ void series_put(json_t *list, const ReportJob *job, const Series *series, size_t
 /* Returns the time when the job ended, or now if it has not ended. */
 uint64_t drawing_end_usec(const ReportJob *job);
 bool drawing_has_ended(const ReportJob *job);
+/* Tells whether the job has steps of its own to show. A program may report none, and an evaluation has none. */
+bool drawing_counts_steps(const ReportJob *job);
+/* Returns NAN if the goodput is unknown, or if the job has no steps. */
+double drawing_goodput(const ReportJob *job);
 /* Puts the curves of loss, speed, gradient and learning rate by step. */
 void drawing_put_curves(json_t *page, const ReportJob *job);
 /* Puts the drawing of world sizes by time with marks of incidents, and the table of worlds. */

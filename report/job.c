@@ -55,20 +55,22 @@ static void put_cost(json_t *page, const ReportJob *j)
                      cost_text(v.per_billion_samples, samples));
 }
 
-/* Tells whether the job has steps of its own to show. A program may report none, and an evaluation has none. */
-static bool counts_steps(const ReportJob *j)
+bool drawing_counts_steps(const ReportJob *j)
 {
     return j->kind == JOB_TRAIN || (j->kind == JOB_EXEC && (j->step > 0 || j->steps > 0));
 }
 
-/* Puts how many checkpoints an evaluation has judged, and the newest loss that was found of this job's checkpoints. */
-static void put_eval_tiles(json_t *page, const ReportJob *j)
+double drawing_goodput(const ReportJob *j) { return drawing_counts_steps(j) ? j->goodput : NAN; }
+
+/* Puts how many checkpoints an evaluation has evaluated. */
+static void put_evaluated(json_t *page, const ReportJob *j)
 {
     int n_done = 0;
+    if (j->kind != JOB_EVAL)
+        return;
     for (size_t i = 0; i < j->evals.n; i++)
         n_done += strcmp(j->evals.list[i].verdict, eval_verdict_names[EVAL_DONE]) == 0;
-    if (j->kind == JOB_EVAL)
-        template_put(page, "n_evaluated=%d evaluated_plural=%s", n_done, n_done == 1 ? "" : "s");
+    template_put(page, "n_evaluated=%d evaluated_plural=%s", n_done, n_done == 1 ? "" : "s");
 }
 
 static void put_tiles(json_t *page, const ReportJob *j)
@@ -87,7 +89,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
     }
     template_put(page, "n_incidents=%d incidents_plural=%s lost=%s", (int)j->n_incidents,
                  j->n_incidents == 1 ? "" : "s", span_text(lost_sec, span));
-    if (counts_steps(j))
+    if (drawing_counts_steps(j))
         template_put(page, "has_steps=%s step=%lld again=%lld again_plural=%s", "yes",
                      (long long)j->step, again, again == 1 ? "" : "s");
     if (j->steps > 0)
@@ -96,15 +98,15 @@ static void put_tiles(json_t *page, const ReportJob *j)
         template_put(page, "n_open=%d", n_open);
     if (j->steps > 0)
         template_put(page, "done=%.1f", 100.0 * (double)j->step / (double)j->steps);
-    if (isfinite(j->goodput))
-        template_put(page, "goodput=%.1f", 100 * j->goodput);
+    if (isfinite(drawing_goodput(j)))
+        template_put(page, "goodput=%.1f", 100 * drawing_goodput(j));
     if (p->started_usec)
         template_put(page, "time=%s",
                      span_text((double)(drawing_end_usec(j) -
                                         MIN(p->started_usec, drawing_end_usec(j))) *
                                    1e-6,
                                span));
-    put_eval_tiles(page, j);
+    put_evaluated(page, j);
     put_progress(page, j);
     put_cost(page, j);
 }

@@ -120,8 +120,8 @@ void drawing_put_times(json_t *page, const ReportJob *j)
         phase_spent_add(&spent, p->phase, end - MAX(p->since_usec, p->started_usec));
     const double total = (double)(end - p->started_usec) * 1e-6;
     const double running = (double)spent.running_usec * 1e-6;
-    const bool is_known = isfinite(j->goodput);
-    double train = is_known ? CLAMP(j->goodput, 0.0, 1.0) * total : running;
+    const bool is_known = isfinite(drawing_goodput(j));
+    double train = is_known ? CLAMP(drawing_goodput(j), 0.0, 1.0) * total : running;
     if (running > 0)
         train = MIN(train, running);
     const double save = is_known && j->saving > 0 ? MIN(j->saving * total, train) : 0;

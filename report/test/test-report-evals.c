@@ -175,7 +175,6 @@ static void an_evaluation_has_no_steps(_unused_ void **state)
     s->job.kind = JOB_EVAL;
     s->job.of = "sd2";
     s->job.step = s->job.steps = 0;
-    s->job.goodput = NAN;
     s->job.n_points = s->job.n_saved = s->job.n_incidents = 0;
     s->job.progress = NULL;
     report_job(&s->job, &page);
@@ -218,7 +217,6 @@ static void a_program_has_what_it_reports(_unused_ void **state)
     assert_null(strstr(page.text, "AdamW"));
     page_clear(&page);
     s->job.step = 0;
-    s->job.goodput = NAN;
     s->job.n_points = s->job.n_incidents = 0;
     s->job.progress = NULL;
     s->checkpoints.n_commits = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-loss.c - trainers that measure the loss of a checkpoint, under a daemon that the test plays. */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"
@@ -23,13 +24,12 @@ static void train(void)
     const char *device = getenv("SDTRAIN_TEST_DEVICE");
     const bool bf16 = device && strncmp(device, "emulated", 8) == 0;
     RanksLife life = {.generation = 1, .size = 1};
-    char *keys = NULL;
-    assert_true(asprintf(&keys, ", \"ema\": {\"decay\": 0.5, \"start_step\": 1}%s",
-                         bf16 ? ", \"device\": \"cuda\", \"precision\": \"bf16\", "
-                                "\"plans\": \"installed\""
-                              : "") > 0);
+    _cleanup_free_ char *keys =
+        memory_format(", \"ema\": {\"decay\": 0.5, \"start_step\": 1}%s",
+                      bf16 ? ", \"device\": \"cuda\", \"precision\": \"bf16\", "
+                             "\"plans\": \"installed\""
+                           : "");
     _cleanup_free_ char *text = testing_job_text_of(&files, "trained", keys, STEPS, STEPS);
-    free(keys);
     ranks_steps = STEPS;
     ranks_begin(&life, text, 0, NULL);
     ranks_live(&life);
@@ -41,17 +41,13 @@ static void train(void)
 /* loss: further keys of "loss"; below: checkpoint.uri, or NULL for the folder of the checkpoints. */
 static char *job_text(const char *loss, const char *below)
 {
-    char *text = NULL;
     const char *device = getenv("SDTRAIN_TEST_DEVICE") ? ", \"device\": \"cuda\"" : "";
-    assert_true(
-        asprintf(&text,
-                 "{\"name\": \"measure\", \"kind\": \"eval\", \"of\": {\"job\": \"testing\"},"
-                 " \"world\": {\"min\": 1, \"max\": 1},"
-                 " \"loss\": {\"streams\": [{\"uri\": \"%s/data\"}]%s%s},"
-                 " \"checkpoint\": {\"uri\": \"%s%s\"}}",
-                 files.folder, loss, device, below ? below : files.folder,
-                 below ? "" : "/trained") > 0);
-    return text;
+    return memory_format(
+        "{\"name\": \"measure\", \"kind\": \"eval\", \"of\": {\"job\": \"testing\"},"
+        " \"world\": {\"min\": 1, \"max\": 1},"
+        " \"loss\": {\"streams\": [{\"uri\": \"%s/data\"}]%s%s},"
+        " \"checkpoint\": {\"uri\": \"%s%s\"}}",
+        files.folder, loss, device, below ? below : files.folder, below ? "" : "/trained");
 }
 
 /* Receives the next message that is neither stage nor step. */

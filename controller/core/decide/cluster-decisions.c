@@ -434,9 +434,9 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
 
 static const char *refusal_of_request(const Cluster *c, const RequestRecord *request)
 {
-    /* the decisions of the job answer these */
-    bool recover = text_equal(request->kind, "recover") || text_equal(request->kind, "evaluate");
-    if (!recover && !text_equal(request->kind, "checkpoint"))
+    const bool job_answers = /* by a decision of its own */
+        text_equal(request->kind, "recover") || text_equal(request->kind, "evaluate");
+    if (!job_answers && !text_equal(request->kind, "checkpoint"))
         return NULL; /* the node that is asked answers, not the leader */
     for (int i = 0; i < c->limits.jobs; i++) {
         const CoreJob *job = &c->jobs[i];
@@ -444,7 +444,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
             continue;
         if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
             return "refused: the job was deleted, and submitted again";
-        return recover || job->phase.go ? NULL : "refused: the job does not train now";
+        return job_answers || job->phase.go ? NULL : "refused: the job does not train now";
     }
     return "refused: there is no such job";
 }

@@ -71,7 +71,7 @@ static int look_here(Follow *f, Look *l, Error *err)
 {
     int r = READ(f->here, KEY_SPECS, f->evaluation, spec_record, &l->spec, err);
     if (r == 0)
-        return error_set(err, -ENOENT, "there is no job %s", f->evaluation);
+        return error_set(err, -ENOENT, "job %s is not in this cluster", f->evaluation);
     if (r > 0)
         r = job_parse_any(f->evaluation, l->spec.spec, strlen(l->spec.spec), &l->evaluation, err);
     if (r < 0)
@@ -148,7 +148,8 @@ static const CheckpointCommit *find_due(const Look *l)
 
 /* ---- the requests ---- */
 
-/* Removes the answered request. Controllers keep requests for an hour, and a bounded number of them. */
+/* Removes the request, also if no leader has answered: controllers keep requests for an hour, and a bounded number of
+ * them, and the next turn asks again. */
 static void forget_request(Follow *f, const RequestRecord *request)
 {
     char key[KEY_MAX];
@@ -168,11 +169,12 @@ static int name_commit(Follow *f, const Look *l, const CheckpointCommit *commit,
                          f->evaluation, l->evaluation->checkpoint.uri);
     memcpy(request.submission, l->spec.submission, sizeof(request.submission));
     int r = client_request(f->here, "evaluate", f->evaluation, &request, err);
-    if (r == 0)
-        r = client_await(f->here, &request, ANSWER_SEC, err);
     if (r < 0)
         return r;
+    r = client_await(f->here, &request, ANSWER_SEC, err);
     forget_request(f, &request);
+    if (r < 0)
+        return r;
     const bool is_refused = request_outcome(&request) != REQUEST_DONE;
     if (!is_refused || f->refused_step != commit->step)
         printf("step %lld of %s/%s: %s\n", (long long)commit->step, f->followed->context,

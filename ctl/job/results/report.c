@@ -214,14 +214,6 @@ static int read_beside(Gathered *g, const Arguments *a, Error *err)
     return r < 0 ? r : read_picture(g, 1, "--pictures", o->pictures, &g->pictures, err);
 }
 
-/* Returns NAN for a job that has trained no step of its own. */
-static double goodput_of(const Gathered *g)
-{
-    const bool counts =
-        g->spec->kind == JOB_TRAIN || (g->spec->kind == JOB_EXEC && model_step(g->job) > 0);
-    return counts ? model_goodput(g->job) : NAN;
-}
-
 static int write_page(const Gathered *g, const char *path, Error *err)
 {
     Page page;
@@ -239,7 +231,7 @@ static int write_page(const Gathered *g, const char *path, Error *err)
                         .step = g->spec->kind == JOB_EVAL ? 0 : model_step(g->job),
                         .steps =
                             job_is_program(g->spec) ? g->spec->exec.steps : g->spec->train.steps,
-                        .goodput = goodput_of(g),
+                        .goodput = model_goodput(g->job),
                         .saving = model_saving(g->job),
                         .points = g->points,
                         .n_points = g->n_points,
