@@ -54,7 +54,8 @@ class AutoPlans(unittest.TestCase):
             cluster.configure(node, nvml=os.path.join(BIN, "fake-nvml.so"), sysfs=self.lab.path("sys"))
             cluster.fault(node, "plans.put=stop")
         cluster.submit(job)
-        path, = until(lambda: self.sets(job), "a plan set")
+        # A set that is being put has its temporary file beside it.
+        path, = until(lambda: [path for path in self.sets(job) if path.endswith(".json")], "a plan set")
         with open(path) as file:
             made = file.read()
 
