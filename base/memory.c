@@ -58,3 +58,10 @@ char *memory_format(const char *format, ...)
     va_end(ap);
     return given(n < 0 ? NULL : text, strlen(format));
 }
+
+void memory_free_texts(char **list)
+{
+    for (char **one = list; one && *one; one++)
+        free(*one);
+    free(list);
+}

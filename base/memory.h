@@ -27,3 +27,5 @@ char *memory_text(const char *text);
 /* Copies n bytes and ends them with a NUL. */
 char *memory_bytes(const void *bytes, size_t n);
 char *memory_format(const char *format, ...) _printf_(1, 2);
+/* Frees a list of texts that ends with NULL, and its texts; accepts NULL. */
+void memory_free_texts(char **list);

@@ -665,11 +665,11 @@ typedef struct RequestRecord {
 } RequestRecord;
 
 /* NodeRecord.features: "logs": the node serves log requests; "programs": it runs jobs of kind "exec"; "shared": its
- * etcd user may write every node's record; "loss": its trainer measures the loss of checkpoints. */
+ * etcd user may write every node's record; "evals": its trainer evaluates checkpoints. */
 #define FEATURE_LOGS "logs"
 #define FEATURE_PROGRAMS "programs"
 #define FEATURE_SHARED "shared"
-#define FEATURE_LOSS "loss"
+#define FEATURE_EVALS "evals"
 
 /* ---- codecs: source is the key, for error texts; old_text (may be NULL) supplies unknown fields to keep ---- */
 

@@ -45,7 +45,7 @@ int command_start(Command *c, char *const *command, const char *folder, const Ex
     free(arguments[0]);
     arguments[0] = memory_text(program);
     r = spawn(c, arguments, folder, environment, to, err);
-    exec_environment_free(arguments);
+    memory_free_texts(arguments);
     if (r == 0)
         *ret_output = TAKE_FD(from);
     return r;

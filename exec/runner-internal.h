@@ -127,7 +127,7 @@ int runner_find_gpus(Runner *r, Error *err);
 /* Makes the folder of this slot anew: what an earlier program left there is gone. */
 int runner_make_folder(Runner *r, Error *err);
 void runner_fill_values(Runner *r);
-/* Returns the program's environment, which exec_environment_free() frees. */
+/* Returns the program's environment, which memory_free_texts() frees. */
 char **runner_environment(const Runner *r);
 int runner_check_program(const Runner *r, Error *err);
 /* Holds the port of MASTER_PORT, and reports rank 0's address. */

@@ -169,7 +169,7 @@ int runner_check_program(const Runner *r, Error *err)
     const char *dirs = exec_environment_find(environment, "PATH");
     int q =
         exec_find_program(r->job->exec.dir, r->job->exec.command[0], dirs ? dirs : "", path, err);
-    exec_environment_free(environment);
+    memory_free_texts(environment);
     return q;
 }
 

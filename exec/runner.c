@@ -60,7 +60,7 @@ static int start(Runner *r, char *const *command, const OutputPatterns *patterns
     char **environment = runner_environment(r);
     int q =
         command_start(&r->command, command, r->job->exec.dir, &r->values, environment, &from, err);
-    exec_environment_free(environment);
+    memory_free_texts(environment);
     if (q == 0)
         output_open(&r->output, from, STDOUT_FILENO, &r->masked, patterns);
     return q;

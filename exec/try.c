@@ -600,7 +600,7 @@ static void clear(Try *t)
     t->look = sd_event_source_disable_unref(t->look);
     t->startup = sd_event_source_disable_unref(t->startup);
     t->event = sd_event_unref(t->event);
-    exec_environment_free(t->environment);
+    memory_free_texts(t->environment);
     t->hold = temporary_folder_leave("/tmp", folder_prefix, t->hold);
     (void)job_free(t->job); /* always returns NULL */
     free(t->text);

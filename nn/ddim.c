@@ -13,7 +13,6 @@ typedef struct Sampler {
     const DdimOptions *options;
     int64_t n_each, n_text; /* elements of one sample's latents and text */
     int grain;
-    int64_t n_done, n_all; /* steps of all grains: the number done so far, and the total */
     /* device memory */
     void *x, *text, *empty_text, *prediction; /* data of one grain, in the compute type */
     float *staging;                           /* latents or texts of one grain, in fp32 */
@@ -113,7 +112,7 @@ static void set_timesteps(Sampler *s, int t)
 }
 
 /* Samples one grain, from noise to latents. s->text must already hold the grain's texts. */
-static void sample_grain(Sampler *s, int64_t first_position)
+static int sample_grain(Sampler *s, int64_t first_position, Error *err)
 {
     int64_t n = s->grain * s->n_each;
     for (int i = 0; i < s->grain; i++)
@@ -132,24 +131,28 @@ static void sample_grain(Sampler *s, int64_t first_position)
         if (s->options->guidance != 1.0)
             predict(s, s->empty_text, s->unconditional);
         update(s, t, MAX(t - stride, 0));
-        if (s->options->progress)
-            s->options->progress(s->options->context, ++s->n_done, s->n_all);
+        int r = s->options->progress ? s->options->progress(s->options->context, err) : 0;
+        if (r < 0)
+            return r;
     }
+    return 0;
 }
 
 /* The last grain may have fewer samples: its empty places repeat the last text, and their latents are not copied to the
  * caller. */
-static void sample_all(Sampler *s, int64_t n_samples, const float *text, float *latents)
+static int sample_all(Sampler *s, int64_t n_samples, const float *text, float *latents, Error *err)
 {
-    for (int64_t first = 0; first < n_samples; first += s->grain) {
+    int r = 0;
+    for (int64_t first = 0; r == 0 && first < n_samples; first += s->grain) {
         int64_t n = MIN(n_samples - first, (int64_t)s->grain);
         for (int64_t i = 0; i < s->grain; i++)
             memcpy(s->host_text + i * s->n_text, text + (first + MIN(i, n - 1)) * s->n_text,
                    (size_t)s->n_text * sizeof(float));
         upload(s, s->host_text, s->grain * s->n_text, s->text);
-        sample_grain(s, first);
+        r = sample_grain(s, first, err);
         memcpy(latents + first * s->n_each, s->latents, (size_t)(n * s->n_each) * sizeof(float));
     }
+    return r;
 }
 
 int ddim_sample(Network *network, const NoiseSchedule *schedule, const DdimOptions *options,
@@ -184,7 +187,6 @@ int ddim_sample(Network *network, const NoiseSchedule *schedule, const DdimOptio
             memcpy(s.host_text + i * s.n_text, empty_text, (size_t)s.n_text * sizeof(float));
         upload(&s, s.host_text, s.grain * s.n_text, s.empty_text);
     }
-    s.n_all = DIV_ROUND_UP(n_samples, (int64_t)s.grain) * options->steps;
-    sample_all(&s, n_samples, text, latents);
-    return device_synchronise(s.device, err);
+    r = sample_all(&s, n_samples, text, latents, err);
+    return r < 0 ? r : device_synchronise(s.device, err);
 }

@@ -8,7 +8,7 @@
  * Ownership: all buffers are the caller's, in host memory.
  * Units:     fp32; latents [n_samples][h][w][c], text [n_samples][tokens][dim].
  * Errors:    -EINVAL for steps outside 1..n_steps - 1, or a network whose in and out channels
- *            differ; -ENOMEM; those of the device.
+ *            differ; -ENOMEM; those of the device and of progress().
  * Source:    Song et al., "Denoising Diffusion Implicit Models", equation 12; Ho and Salimans,
  * "Classifier-Free Diffusion Guidance".
  */
@@ -22,8 +22,8 @@ typedef struct DdimOptions {
     double guidance; /* 1: no guidance, only the conditional prediction */
     bool v_prediction;
     uint64_t seed; /* sample i starts from normal_noise(seed, i) */
-    /* Called after each step of each grain; may be NULL. */
-    void (*progress)(void *context, int64_t done, int64_t all);
+    /* Called after each step of each grain; may be NULL. An error ends the sampling. */
+    int (*progress)(void *context, Error *err);
     void *context;
 } DdimOptions;
 

@@ -259,13 +259,6 @@ char **exec_environment_new(const Job *job, const ExecValues *values, char *cons
     return e.of;
 }
 
-void exec_environment_free(char **environment)
-{
-    for (char **one = environment; one && *one; one++)
-        free(*one);
-    free(environment);
-}
-
 const char *exec_environment_find(char *const *environment, const char *name)
 {
     for (; *environment; environment++)

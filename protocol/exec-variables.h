@@ -95,12 +95,11 @@ void exec_values_clear(ExecValues *values);
 /* Makes the environment: the user's HOME, USER and LOGNAME and a PATH, then `node` (entries of the node's settings),
  * then exec.env, then `secrets` (NAME=value), then our own variables. A later entry replaces an earlier one of its
  * name. The defaults of torchrun are set where nothing else has set them. node and secrets end with NULL, and may be
- * NULL. */
+ * NULL. memory_free_texts() frees the result. */
 char **exec_environment_new(const Job *job, const ExecValues *values, char *const *node,
                             char *const *secrets);
-void exec_environment_free(char **environment);
 /* Returns the value of a name, or NULL. */
 const char *exec_environment_find(char *const *environment, const char *name);
 
-/* Fills in the ${NAME} of each text of a list that ends with NULL. exec_environment_free() frees the result. */
+/* Fills in the ${NAME} of each text of a list that ends with NULL. memory_free_texts() frees the result. */
 char **exec_arguments_new(char *const *list, const ExecValues *values);

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "protocol/job.h"
 
-enum { GRID_CELLS_MAX = 400, GRID_CAPTION_MAX = 300, GRID_NOTES_BYTES_MAX = 1 << 19 };
+enum { GRID_CELLS_MAX = JOB_PICTURES_MAX, GRID_CAPTION_MAX = 300, GRID_NOTES_BYTES_MAX = 1 << 19 };
 
 typedef struct GridNotes {
     char job[JOB_NAME_MAX + 1];

@@ -33,22 +33,12 @@ static void check_variables(JsonReader *r, const char *key, const char *text, bo
         json_refuse(r, key, "%s", wrong);
 }
 
-/* Reads a list of texts. Returns NULL if the key is missing. */
+/* Reads a list of texts in which variables are filled in. Returns NULL if the key is missing. */
 static char **take_list(JsonReader *r, const char *key, JsonNeed need, size_t max, bool for_node)
 {
-    json_t *array = NULL;
-    if (!json_get_array(r, key, need, max, &array))
-        return NULL;
-    if (json_array_size(array) == 0)
-        json_refuse(r, key, "is empty");
-    char **list = memory_zeroed(json_array_size(array) + 1, sizeof(*list));
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        const char *text = json_string_value(json_array_get(array, i));
-        list[i] = memory_text(text ? text : "");
-        if (!text)
-            json_refuse(r, key, "element %zu is not a text", i);
-        check_variables(r, key, list[i], for_node);
-    }
+    char **list = json_get_texts(r, key, need, max);
+    for (char **one = list; one && *one; one++)
+        check_variables(r, key, *one, for_node);
     return list;
 }
 
@@ -238,19 +228,12 @@ void job_exec_parse(JsonReader *root, JobExec *ret)
     json_close(&r);
 }
 
-static void list_free(char **list)
-{
-    for (char **one = list; one && *one; one++)
-        free(*one);
-    free(list);
-}
-
 void job_exec_clear(JobExec *exec)
 {
-    list_free(exec->command);
-    list_free(exec->setup);
-    list_free(exec->env);
-    list_free(exec->secrets);
+    memory_free_texts(exec->command);
+    memory_free_texts(exec->setup);
+    memory_free_texts(exec->env);
+    memory_free_texts(exec->secrets);
     free(exec->dir);
     free(exec->step_pattern);
     free(exec->loss_pattern);

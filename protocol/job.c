@@ -430,7 +430,7 @@ static void parse_registered(JsonReader *root, Job *job)
 
 static void parse_exec_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"model", "data", "train", "of", "loss"};
+    static const char *const others[] = {"model", "data", "train", "of", "loss", "grid"};
     refuse_others(r, others, ELEMENTSOF(others), "exec");
     job_exec_parse(r, &job->exec);
     parse_registered(r, job);
@@ -455,22 +455,64 @@ static void parse_followed(JsonReader *root, Job *job)
     json_close(&r);
 }
 
+/* Reads the keys that the evaluations by sdtrainer itself have in common. all: the name of EVAL_OF_ANY; "": it is the
+ * default without a name. */
+static void parse_measured(JsonReader *r, JsonReader *root, const char *all, Job *job)
+{
+    const char *const of[] = {all, "weights", "ema"};
+    static const char *const devices[] = {"cpu", "cuda"};
+    const size_t unnamed = *all ? 0 : 1;
+    int which = 0, device = JOB_DEVICE_CPU;
+    parse_streams(r, job);
+    if (json_get_choice(r, "weights", JSON_OPTIONAL, of + unnamed, ELEMENTSOF(of) - unnamed,
+                        &which))
+        which += (int)unnamed;
+    json_get_choice(r, "device", JSON_OPTIONAL, devices, ELEMENTSOF(devices), &device);
+    job->eval.of = (EvalOf)which;
+    job->train.device = (JobDevice)device;
+    job->train.threads = take_int(r, "threads", JSON_OPTIONAL, 1, 256, 1);
+    if (r->r == 0 && job->world.max != 1)
+        json_refuse(root, "world.max", "%d: one rank evaluates by itself", job->world.max);
+}
+
 static void parse_loss(JsonReader *root, Job *job)
 {
-    static const char *const of[] = {"both", "weights", "ema"};
-    static const char *const devices[] = {"cpu", "cuda"};
-    int which = LOSS_OF_BOTH, device = JOB_DEVICE_CPU;
     JsonReader r = json_get_object(root, "loss", JSON_REQUIRED);
-    parse_streams(&r, job);
-    job->loss.positions = 1024;
-    json_get_int(&r, "positions", JSON_OPTIONAL, 1, INT64_C(1) << 40, &job->loss.positions);
-    json_get_choice(&r, "weights", JSON_OPTIONAL, of, ELEMENTSOF(of), &which);
-    json_get_choice(&r, "device", JSON_OPTIONAL, devices, ELEMENTSOF(devices), &device);
-    job->loss.of = (LossOf)which;
-    job->train.device = (JobDevice)device;
-    job->train.threads = take_int(&r, "threads", JSON_OPTIONAL, 1, 256, 1);
-    if (r.r == 0 && job->world.max != 1)
-        json_refuse(root, "world.max", "%d: the loss is computed by one rank", job->world.max);
+    parse_measured(&r, root, "both", job);
+    job->eval.positions = 1024;
+    json_get_int(&r, "positions", JSON_OPTIONAL, 1, INT64_C(1) << 40, &job->eval.positions);
+    json_close(&r);
+}
+
+static void parse_captions(JsonReader *r, JobGrid *grid)
+{
+    grid->captions = json_get_texts(r, "captions", JSON_OPTIONAL, JOB_PICTURES_MAX);
+    for (char **one = grid->captions; one && *one; one++, grid->n_captions++)
+        if (strlen(*one) > JOB_CAPTION_MAX)
+            json_refuse(r, "captions", "\"%.40s...\" is longer than %d bytes", *one,
+                        JOB_CAPTION_MAX);
+}
+
+static void parse_grid(JsonReader *root, Job *job)
+{
+    JobGrid *grid = &job->eval.grid;
+    int64_t seed = 1;
+    JsonReader r = json_get_object(root, "grid", JSON_REQUIRED);
+    parse_measured(&r, root, "", job);
+    job->data.empty_text_uri = take_string(&r, "empty_text", JSON_OPTIONAL, NULL);
+    grid->uri = take_string(&r, "uri", JSON_REQUIRED, NULL);
+    grid->model = take_string(&r, "model", JSON_OPTIONAL, NULL);
+    parse_captions(&r, grid);
+    grid->samples =
+        take_int(&r, "samples", JSON_OPTIONAL, 1, JOB_PICTURES_MAX, MAX(16, grid->n_captions));
+    grid->steps = take_int(&r, "steps", JSON_OPTIONAL, 1, 10000, 25);
+    grid->guidance = 3;
+    json_get_double(&r, "guidance", JSON_OPTIONAL, 0, 1000, &grid->guidance);
+    json_get_int(&r, "seed", JSON_OPTIONAL, 0, INT64_MAX, &seed);
+    grid->seed = (uint64_t)seed;
+    if (r.r == 0 && grid->samples < grid->n_captions)
+        json_refuse(&r, "samples", "%d are fewer than the %d captions", grid->samples,
+                    grid->n_captions);
     json_close(&r);
 }
 
@@ -479,15 +521,24 @@ static void parse_loss(JsonReader *root, Job *job)
 static void parse_eval_job(JsonReader *r, Job *job)
 {
     static const char *const others[] = {"model", "data", "train"};
+    static const char *const works[] = {
+        [EVAL_PROGRAM] = "exec", [EVAL_LOSS] = "loss", [EVAL_GRID] = "grid"};
+    json_t *any = NULL;
+    int found = -1;
     refuse_others(r, others, ELEMENTSOF(others), "eval");
-    json_t *loss = NULL;
     parse_followed(r, job);
-    const bool has_loss = json_get_any(r, "loss", JSON_OPTIONAL, &loss);
-    json_t *exec = NULL;
-    if (has_loss && json_get_any(r, "exec", JSON_OPTIONAL, &exec))
-        json_refuse(r, "loss", "exec is given, too: choose one");
-    if (has_loss)
+    for (int i = ELEMENTSOF(works) - 1; i >= 0; i--) {
+        if (!json_get_any(r, works[i], JSON_OPTIONAL, &any))
+            continue;
+        if (found >= 0)
+            json_refuse(r, works[found], "%s is given, too: choose one", works[i]);
+        found = i;
+    }
+    job->eval.work = found < 0 ? EVAL_PROGRAM : (EvalWork)found;
+    if (job->eval.work == EVAL_LOSS)
         parse_loss(r, job);
+    else if (job->eval.work == EVAL_GRID)
+        parse_grid(r, job);
     else
         job_exec_parse(r, &job->exec);
     JsonReader c = json_get_object(r, "checkpoint", JSON_REQUIRED);
@@ -497,7 +548,7 @@ static void parse_eval_job(JsonReader *r, Job *job)
 
 static void parse_train_job(JsonReader *r, Job *job)
 {
-    static const char *const others[] = {"exec", "of", "loss"};
+    static const char *const others[] = {"exec", "of", "loss", "grid"};
     refuse_others(r, others, ELEMENTSOF(others), "train");
     parse_model(r, job);
     parse_data(r, job);
@@ -583,6 +634,9 @@ Job *job_free(Job *job)
     free(job->train.plans_uri);
     free(job->checkpoint.uri);
     free(job->checkpoint.local_dir);
+    free(job->eval.grid.uri);
+    free(job->eval.grid.model);
+    memory_free_texts(job->eval.grid.captions);
     free(job);
     return NULL;
 }

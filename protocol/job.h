@@ -23,6 +23,8 @@ enum {
     JOB_READ_AHEAD_MAX = 4096,
     JOB_READ_AHEAD_BYTES = 64 << 20,
     JOB_TEXT_MAX = 1 << 20,
+    JOB_PICTURES_MAX = 400, /* as many as a grid has cells at most */
+    JOB_CAPTION_MAX = 2000,
     /* Size of a text of dataset_sources_format(). */
     JOB_SOURCES_MAX = 33 * (2 * JOB_STREAMS_MAX + 1),
 };
@@ -30,14 +32,22 @@ enum {
 typedef enum JobKind {
     JOB_TRAIN, /* sdtrain's own trainer */
     JOB_EXEC,  /* the program of `exec` */
-    JOB_EVAL,  /* `exec` or `loss`, once for each checkpoint of the job `of.job` */
+    JOB_EVAL,  /* `exec`, `loss` or `grid`, once for each checkpoint of the job `of.job` */
 } JobKind;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
 typedef enum Prediction { PREDICTION_EPSILON, PREDICTION_V } Prediction;
 typedef enum ModelInit { INIT_RANDOM, INIT_SAFETENSORS, INIT_CHECKPOINT } ModelInit;
 
-typedef enum LossOf { LOSS_OF_BOTH, LOSS_OF_WEIGHTS, LOSS_OF_EMA } LossOf;
+/* Which weights of a checkpoint sdtrainer evaluates. */
+typedef enum EvalOf {
+    EVAL_OF_ANY, /* the loss: of all that the checkpoint has; pictures: of the EMA weights, if it has any */
+    EVAL_OF_WEIGHTS,
+    EVAL_OF_EMA,
+} EvalOf;
+
+/* The key of the job file that says how a checkpoint is evaluated: exec, loss or grid. */
+typedef enum EvalWork { EVAL_PROGRAM, EVAL_LOSS, EVAL_GRID } EvalWork;
 
 typedef struct JobStream {
     char *uri;
@@ -52,6 +62,17 @@ typedef enum JobPlans {
     JOB_PLANS_AUTO,
     JOB_PLANS_SET, /* the set named by train.plans */
 } JobPlans;
+
+/* Pictures that are drawn from each checkpoint. */
+typedef struct JobGrid {
+    char *uri;       /* where the PNG files go */
+    char *model;     /* a diffusers folder; NULL: the codec */
+    char **captions; /* ends with NULL; NULL: those of the data's first samples */
+    int n_captions;
+    int samples, steps; /* pictures; DDIM steps */
+    double guidance;
+    uint64_t seed;
+} JobGrid;
 
 typedef struct Job {
     JobKind kind;
@@ -70,12 +91,14 @@ typedef struct Job {
         int64_t every_steps;        /* one checkpoint of so many steps is; 0: only the newest */
     } of;
 
-    /* JOB_EVAL: sdtrainer computes the loss of each checkpoint on data.streams, with train.device and train.threads. */
+    /* JOB_EVAL. EVAL_PROGRAM: as `exec` says. Otherwise sdtrainer evaluates each checkpoint by itself, with
+     * data.streams, data.empty_text_uri, train.device and train.threads. */
     struct {
-        int64_t positions; /* so many samples; 0: `exec` is given instead */
-        LossOf
-            of; /* LOSS_OF_BOTH: of the weights and, if the checkpoint has any, of the EMA weights */
-    } loss;
+        EvalWork work;
+        EvalOf of;
+        int64_t positions; /* EVAL_LOSS: the loss of so many samples is measured */
+        JobGrid grid;      /* EVAL_GRID */
+    } eval;
 
     struct {
         char *config_uri; /* model.config: a diffusers config.json */
@@ -164,7 +187,7 @@ const char *job_kind_name(JobKind kind);
 /* Tells whether the ranks of the job run the program of `exec`. */
 static inline bool job_is_program(const Job *job)
 {
-    return job->kind != JOB_TRAIN && job->loss.positions == 0;
+    return job->kind != JOB_TRAIN && job->eval.work == EVAL_PROGRAM;
 }
 /* Tells whether a program of the job may register, and get, the checkpoint of that URI: it lies below checkpoint.uri.
  * Loading a chosen file may run code, so a node's rights must not choose it. */

@@ -19,7 +19,8 @@ static const struct {
     {"run", verb_run, "train: one rank under sdtraind, or a whole job with --job"},
     {"plan", verb_plan, "print what a rank needs of memory"},
     {"order", verb_order, "print which samples a step trains"},
-    {"loss", verb_loss, "print the loss of a checkpoint on held-out data"},
+    {"evaluate", verb_evaluate,
+     "evaluate a checkpoint: its loss on held-out data, or a grid of images"},
     {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
     {"doctor", verb_doctor, "print what a rank finds on this machine"},
 };

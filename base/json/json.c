@@ -346,6 +346,23 @@ bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, j
     return true;
 }
 
+char **json_get_texts(JsonReader *r, const char *key, JsonNeed need, size_t max)
+{
+    json_t *array = NULL;
+    if (!json_get_array(r, key, need, max, &array))
+        return NULL;
+    if (json_array_size(array) == 0)
+        json_refuse(r, key, "is empty");
+    char **list = memory_zeroed(json_array_size(array) + 1, sizeof(*list));
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        list[i] = memory_text(text ? text : "");
+        if (!text)
+            json_refuse(r, key, "element %zu is not a text", i);
+    }
+    return list;
+}
+
 bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret)
 {
     json_t *value = find(r, key, need);

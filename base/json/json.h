@@ -83,6 +83,9 @@ bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *
                      size_t n, int *ret);
 /* *ret is a borrowed array of at most max elements. */
 bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, json_t **ret);
+/* Returns a list of at most max texts that ends with NULL, and which the caller frees with memory_free_texts(); NULL if
+ * the key is missing. A list that is empty is refused. */
+char **json_get_texts(JsonReader *r, const char *key, JsonNeed need, size_t max);
 /* *ret is borrowed and of any type. */
 bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret);
 JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);

@@ -68,8 +68,8 @@ typedef struct JobFacts {
     bool is_program; /* kind "exec": the ranks run a program that is not sdtrain's own */
     Hash program;    /* is_program: hash of the job file in programs/<job> */
     int per_node;    /* each node of a world has so many ranks; 0: any number */
-    /* Kind "eval": the ranks run a program, once for each checkpoint of the job of_job: for one of each every_steps
-     * steps, or for the newest (0). */
+    /* Kind "eval": the ranks run a program, or sdtrainer's own evaluation (not is_program), once for each checkpoint of
+     * the job of_job: for one of each every_steps steps, or for the newest (0). */
     bool is_eval;
     int64_t every_steps;
     char of_job[RECORD_JOB_MAX + 1];

@@ -212,7 +212,7 @@ static void read_program(const Job *job, const SpecRecord *spec, JobFacts *facts
 }
 
 /* An evaluation by sdtrainer itself. */
-static void read_loss(const Job *job, JobFacts *facts)
+static void read_own_eval(const Job *job, JobFacts *facts)
 {
     facts->n_grains = 1;
     facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
@@ -249,7 +249,7 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     if (job_is_program(job))
         read_program(job, spec, facts);
     else if (job->kind == JOB_EVAL)
-        read_loss(job, facts);
+        read_own_eval(job, facts);
     else
         read_training(job, facts);
     if (job->kind == JOB_EVAL)

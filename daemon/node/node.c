@@ -83,7 +83,7 @@ static NodeRecord node_record(const OwnNode *node)
     exit_repair_text(record.evidence);
     history_write(node->needs.history, &record);
     (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s%s",
-                   FEATURE_DOCTOR " " FEATURE_LOSS,
+                   FEATURE_DOCTOR " " FEATURE_EVALS,
                    node->needs.config->allow_exec && node->knows_programs ? " " FEATURE_PROGRAMS
                                                                           : "",
                    node->knows_secrets ? " " FEATURE_SECRETS : "",

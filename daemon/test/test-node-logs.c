@@ -572,13 +572,13 @@ static void a_node_without_the_right_says_nothing_of_logs(_unused_ void **state)
     grant(&n1.etcd);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_SECRETS);
     ask_on(1, true);
     assert_null(lines_key("r1"));
     pass(30 * USEC_PER_SEC);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_SECRETS " " FEATURE_LOGS);
     pass(LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, "");

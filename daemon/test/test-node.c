@@ -32,7 +32,7 @@ static void a_node_registers_when_its_probes_have_answered(_unused_ void **state
     assert_int_equal(record.memory_bytes, 1 << 30);
     assert_string_equal(record.evidence, "disk: it is full");
     assert_string_equal(record.features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_SECRETS " " FEATURE_LOGS);
     assert_int_equal(n1.n_registered, 1);
 }
 
@@ -60,13 +60,13 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     grant(&n1.etcd);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_LOGS);
     pass(29 * USEC_PER_SEC);
     assert_int_equal(n_under_way(&n1.etcd), 0);
     pass(USEC_PER_SEC);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_SECRETS " " FEATURE_LOGS);
     assert_int_equal(n1.n_registered, 1);
 }
 
@@ -114,7 +114,7 @@ static void an_answer_about_rights_that_is_lost_is_asked_for_at_once(_unused_ vo
     pass(USEC_PER_SEC);
     settle();
     assert_string_equal(node_record(&n1).features,
-                        FEATURE_DOCTOR " " FEATURE_LOSS " " FEATURE_SECRETS " " FEATURE_LOGS);
+                        FEATURE_DOCTOR " " FEATURE_EVALS " " FEATURE_SECRETS " " FEATURE_LOGS);
 }
 
 static void an_answer_that_is_lost_is_read_again(_unused_ void **state)

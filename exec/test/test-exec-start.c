@@ -121,8 +121,8 @@ static void a_rank_gets_what_torchrun_gives(_unused_ void **state)
     assert_string_equal(arguments[1], "5/8");
     assert_string_equal(arguments[2], "$");
     assert_null(arguments[3]);
-    exec_environment_free(arguments);
-    exec_environment_free(environment);
+    memory_free_texts(arguments);
+    memory_free_texts(environment);
     exec_values_clear(&values);
 }
 
@@ -143,7 +143,7 @@ static void gpus_are_those_of_the_node_or_its_own(_unused_ void **state)
         check(environment, "LOCAL_WORLD_SIZE", "4");
         check(environment, "TORCH_FR_BUFFER_SIZE", "2000");
         check(environment, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/run/x/nccl-");
-        exec_environment_free(environment);
+        memory_free_texts(environment);
         exec_values_clear(&values);
     }
 }
@@ -238,7 +238,7 @@ static void later_entries_win_and_ours_are_last(_unused_ void **state)
     for (char **one = environment; *one; one++) /* each name once */
         for (char **other = one + 1; *other; other++)
             assert_true(strncmp(*one, *other, strcspn(*one, "=") + 1) != 0);
-    exec_environment_free(environment);
+    memory_free_texts(environment);
     exec_values_clear(&values);
 }
 

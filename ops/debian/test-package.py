@@ -324,7 +324,7 @@ class Package(unittest.TestCase):
 
     def test_documents_name_every_key_of_a_job(self):
         page = read(SOURCE, "docs/reference/job-file.md")
-        table = "".join(page.split("<!-- begin: %s -->" % part)[1].split("<!-- end -->")[0] for part in ("job", "eval-job", "loss-job"))
+        table = "".join(page.split("<!-- begin: %s -->" % part)[1].split("<!-- end -->")[0] for part in ("job", "eval-job", "loss-job", "grid-job"))
         told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
         told = {key.rsplit(".", 1)[-1] for key in told}
         code = read(SOURCE, "protocol/job.c")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-job-exec.c - job files of kind "exec": what they hold, every refusal with its text, and the ${NAME} in their
  * texts. */
+#include "base/memory.h"
 #include "base/test/testing.h"
 
 #include "protocol/exec-variables.h"
@@ -18,6 +19,7 @@
     "{\"name\": \"eval\", \"kind\": \"eval\", \"world\": {\"min\": 1, \"max\": 1}, "               \
     "\"of\": {\"job\": \"demo\"}, "
 #define LOSS "\"loss\": {\"streams\": [{\"uri\": \"/held-out\"}]"
+#define GRID "\"grid\": {\"streams\": [{\"uri\": \"/data\"}], \"uri\": \"s3://b/pictures\""
 #define EVAL "{\"name\": \"eval\", \"kind\": \"eval\", \"world\": {\"min\": 1, \"max\": 2}, "
 #define PREFIX ", \"checkpoint\": {\"uri\": \"s3://b/c\"}"
 
@@ -207,7 +209,27 @@ static void what_is_wrong_with_an_evaluation_is_named(_unused_ void **state)
         {EVAL "\"of\": {\"job\": \"a\"}, " LOSS "}, " EXEC "}" PREFIX "}",
          "loss: exec is given, too: choose one"},
         {EVAL "\"of\": {\"job\": \"a\"}, " LOSS "}" PREFIX "}",
-         "world.max: 2: the loss is computed by one rank"},
+         "world.max: 2: one rank evaluates by itself"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " GRID "}, " EXEC "}" PREFIX "}",
+         "grid: exec is given, too: choose one"},
+        {ALONE LOSS "}, " GRID "}" PREFIX "}", "grid: loss is given, too: choose one"},
+        {EVAL "\"of\": {\"job\": \"a\"}, " GRID "}" PREFIX "}",
+         "world.max: 2: one rank evaluates by itself"},
+        {ALONE "\"grid\": {\"streams\": [{\"uri\": \"/d\"}]}" PREFIX "}", "grid.uri: missing"},
+        {ALONE "\"grid\": {\"uri\": \"/d\"}" PREFIX "}", "grid.streams: missing"},
+        {ALONE GRID ", \"weights\": \"both\"}" PREFIX "}",
+         "grid.weights: both is not one of weights, ema"},
+        {ALONE GRID ", \"samples\": 401}" PREFIX "}", "grid.samples: 401 is not in 1..400"},
+        {ALONE GRID ", \"samples\": 1, \"captions\": [\"a\", \"b\"]}" PREFIX "}",
+         "grid.samples: 1 are fewer than the 2 captions"},
+        {ALONE GRID ", \"captions\": []}" PREFIX "}", "grid.captions: is empty"},
+        {ALONE GRID ", \"captions\": [\"a\", 3]}" PREFIX "}",
+         "grid.captions: element 1 is not a text"},
+        {ALONE GRID ", \"captions\": \"a\"}" PREFIX "}", "grid.captions: expected an array"},
+        {ALONE GRID ", \"steps\": 0}" PREFIX "}", "grid.steps: 0 is not in 1.."},
+        {ALONE GRID ", \"seed\": -1}" PREFIX "}", "grid.seed: -1 is less than 0"},
+        {ALONE GRID ", \"positions\": 3}" PREFIX "}", "grid.positions: unknown key"},
+        {HEAD "\"grid\": 1, " EXEC "}}", "grid: a job of kind \"exec\" has no such key"},
         {ALONE "\"loss\": {}" PREFIX "}", "loss.streams: missing"},
         {ALONE LOSS ", \"positions\": 0}" PREFIX "}", "loss.positions: 0 is not in 1.."},
         {ALONE LOSS ", \"weights\": \"all\"}" PREFIX "}",
@@ -252,15 +274,50 @@ static void a_loss_is_measured_by_sdtrainer(_unused_ void **state)
     assert_string_equal(job->of.job, "demo");
     assert_int_equal(job->data.n_streams, 1);
     assert_string_equal(job->data.streams[0].uri, "/held-out");
-    assert_int_equal(job->loss.positions, 1024);
-    assert_int_equal(job->loss.of, LOSS_OF_BOTH);
+    assert_int_equal(job->eval.positions, 1024);
+    assert_int_equal(job->eval.of, EVAL_OF_ANY);
     assert_true(job->train.device == JOB_DEVICE_CPU && job->train.threads == 1);
     job = job_free(job);
     job = parse(ALONE LOSS ", \"positions\": 77, \"weights\": \"ema\", \"device\": \"cuda\", "
                            "\"threads\": 3}" PREFIX "}");
-    assert_int_equal(job->loss.positions, 77);
-    assert_int_equal(job->loss.of, LOSS_OF_EMA);
+    assert_int_equal(job->eval.positions, 77);
+    assert_int_equal(job->eval.of, EVAL_OF_EMA);
     assert_true(job->train.device == JOB_DEVICE_CUDA && job->train.threads == 3);
+}
+
+static void a_grid_is_drawn_by_sdtrainer(_unused_ void **state)
+{
+    _cleanup_(job_freep) Job *job = parse(ALONE GRID "}" PREFIX "}");
+    const JobGrid *grid = &job->eval.grid;
+    assert_true(job->kind == JOB_EVAL && !job_is_program(job) && job->eval.work == EVAL_GRID);
+    assert_string_equal(job->data.streams[0].uri, "/data");
+    assert_string_equal(grid->uri, "s3://b/pictures");
+    assert_true(!grid->model && !grid->captions && !job->data.empty_text_uri);
+    assert_true(grid->samples == 16 && grid->steps == 25 && grid->seed == 1);
+    assert_true(grid->guidance == 3 && job->eval.of == EVAL_OF_ANY);
+    job = job_free(job);
+    _cleanup_free_ char *captions = memory_text("\"a\"");
+    for (int i = 1; i < 20; i++) {
+        char *more = memory_format("%s, \"b%d\"", captions, i);
+        free(captions);
+        captions = more;
+    }
+    _cleanup_free_ char *text =
+        memory_format(ALONE GRID
+                      ", \"captions\": [%s], \"model\": \"/m\", \"weights\": \"weights\", "
+                      "\"empty_text\": \"/e\", \"guidance\": 1, \"seed\": 9}" PREFIX "}",
+                      captions);
+    job = parse(text);
+    grid = &job->eval.grid;
+    assert_true(grid->n_captions == 20 && grid->samples == 20 && grid->seed == 9);
+    assert_string_equal(grid->captions[19], "b19");
+    assert_null(grid->captions[20]);
+    assert_string_equal(grid->model, "/m");
+    assert_string_equal(job->data.empty_text_uri, "/e");
+    assert_true(job->eval.of == EVAL_OF_WEIGHTS && grid->guidance == 1);
+    job = job_free(job);
+    job = parse(ALONE GRID ", \"weights\": \"ema\"}" PREFIX "}");
+    assert_int_equal(job->eval.of, EVAL_OF_EMA);
 }
 
 static void who_trains_refuses_other_kinds(_unused_ void **state)
@@ -304,6 +361,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_with_an_evaluation_is_named),
         cmocka_unit_test(an_evaluation_follows_a_job),
         cmocka_unit_test(a_loss_is_measured_by_sdtrainer),
+        cmocka_unit_test(a_grid_is_drawn_by_sdtrainer),
         cmocka_unit_test(who_trains_refuses_other_kinds),
         cmocka_unit_test(names_are_filled_in),
     };

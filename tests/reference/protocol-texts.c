@@ -193,6 +193,33 @@ const JobKey loss_job_keys[] = {
 };
 const size_t n_loss_job_keys = ELEMENTSOF(loss_job_keys);
 
+const JobKey grid_job_keys[] = {
+    {"world.max", NULL, NULL, true, "`1`, and so `world.min`: the pictures are drawn by one rank"},
+    {"grid.uri", NULL, NULL, true,
+     "folder or prefix where the PNG of each checkpoint is put, as `<name>-step-<step>-<hash>.png`"},
+    {"grid.streams", NULL, NULL, true,
+     "datasets, as `data.streams` of a job that trains, that have the shapes, the empty caption and, without "
+     "`captions`, the captions. Columns and scale are those of the followed job"},
+    {"grid.model", NULL, "none: the codec and the hashed words of `sdprep openclipart`", false,
+     "a folder in diffusers' layout: its VAE decodes, its tokenizer and text encoder read `captions`"},
+    {"grid.captions", NULL, "none: those of the first samples", false,
+     "list of at most 400 captions, which the pictures take in turn"},
+    {"grid.empty_text", NULL, "as `encoder.json` of the data says", false,
+     "embedding of the empty caption, as `data.empty_text`; with `model` and `captions` the model's own is used"},
+    {"grid.samples", "16", NULL, false, "pictures, or as many as there are captions if these are more; at most 400"},
+    {"grid.steps", "25", NULL, false, "DDIM steps"},
+    {"grid.guidance", "3", NULL, false,
+     "classifier-free guidance; 1: none. If the followed job drops no captions, and without `model` and `captions`, "
+     "it is 1"},
+    {"grid.seed", "1", NULL, false, "seed of the starting noise: picture i has the same noise of each checkpoint"},
+    {"grid.weights", NULL, "`\"ema\"`, if the checkpoint has EMA weights", false, "`\"weights\"` or `\"ema\"`"},
+    {"grid.device", "\"cpu\"", NULL, false,
+     "where it is computed: `\"cpu\"`, in fp32, or `\"cuda\"`, the network in the followed job's precision and by its "
+     "plans, the model in fp32"},
+    {"grid.threads", "1", NULL, false, "OpenMP threads"},
+};
+const size_t n_grid_job_keys = ELEMENTSOF(grid_job_keys);
+
 static const struct {
     const char *field, *help;
 } field_helps[] = {

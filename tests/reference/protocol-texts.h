@@ -29,6 +29,9 @@ extern const size_t n_eval_job_keys;
 /* The further keys of a job of kind "eval" with `loss`. */
 extern const JobKey loss_job_keys[];
 extern const size_t n_loss_job_keys;
+/* The further keys of a job of kind "eval" with `grid`. */
+extern const JobKey grid_job_keys[];
+extern const size_t n_grid_job_keys;
 
 /* Returns the description of a field of the channel, or NULL if the field has no description
  * yet. */

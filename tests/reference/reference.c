@@ -46,6 +46,7 @@ static void print_job(void) { print_keys(job_keys, n_job_keys); }
 static void print_exec_job(void) { print_keys(exec_job_keys, n_exec_job_keys); }
 static void print_eval_job(void) { print_keys(eval_job_keys, n_eval_job_keys); }
 static void print_loss_job(void) { print_keys(loss_job_keys, n_loss_job_keys); }
+static void print_grid_job(void) { print_keys(grid_job_keys, n_grid_job_keys); }
 
 /* ---- records ---- */
 
@@ -277,10 +278,15 @@ int main(int argc, char *argv[])
     static const struct {
         const char *name;
         void (*print)(void);
-    } parts[] = {{"job", print_job},           {"exec-job", print_exec_job},
-                 {"eval-job", print_eval_job}, {"loss-job", print_loss_job},
-                 {"records", print_records},   {"channel", print_channel},
-                 {"causes", print_causes},     {"exit-codes", print_exit_codes},
+    } parts[] = {{"job", print_job},
+                 {"exec-job", print_exec_job},
+                 {"eval-job", print_eval_job},
+                 {"loss-job", print_loss_job},
+                 {"grid-job", print_grid_job},
+                 {"records", print_records},
+                 {"channel", print_channel},
+                 {"causes", print_causes},
+                 {"exit-codes", print_exit_codes},
                  {"xids", print_xids}};
     const char *name = argc == 2 ? argv[1] : "";
     bool is_known = false;

@@ -147,7 +147,7 @@ PARTS = {
     "metrics sdtraind": lambda: run(os.path.join(BIN, "reference-sdtraind")),
     "metrics sdcontroller": lambda: run(os.path.join(BIN, "reference-sdcontroller")),
     **{part: lambda part=part: run(os.path.join(BIN, "reference"), part)
-       for part in ("job", "exec-job", "eval-job", "loss-job", "records", "channel", "causes", "exit-codes", "xids")},
+       for part in ("job", "exec-job", "eval-job", "loss-job", "grid-job", "records", "channel", "causes", "exit-codes", "xids")},
 }
 MARKED = re.compile(r"^<!-- begin: ([^>]+) -->\n(.*?)^<!-- end -->$", re.M | re.S)
 

@@ -27,6 +27,11 @@ static const char *const minimal_loss =
     "{\"name\": \"demo\", \"kind\": \"eval\", \"of\": {\"job\": \"other\"}, \"world\": {\"min\": 1, "
     "\"max\": 1}, \"loss\": {\"streams\": [{\"uri\": \"/data\"}]}, \"checkpoint\": {\"uri\": \"/c\"}}";
 
+static const char *const minimal_grid =
+    "{\"name\": \"demo\", \"kind\": \"eval\", \"of\": {\"job\": \"other\"}, \"world\": {\"min\": 1, "
+    "\"max\": 1}, \"grid\": {\"streams\": [{\"uri\": \"/data\"}], \"uri\": \"/p\"}, \"checkpoint\": "
+    "{\"uri\": \"/c\"}}";
+
 /* The keys of a kind of job, and its smallest job. */
 static const struct Kind {
     const JobKey *keys;
@@ -36,7 +41,8 @@ static const struct Kind {
 } kinds[] = {{job_keys, &n_job_keys, &minimal, 31},
              {exec_job_keys, &n_exec_job_keys, &minimal_exec, 8},
              {eval_job_keys, &n_eval_job_keys, &minimal_eval, 3},
-             {loss_job_keys, &n_loss_job_keys, &minimal_loss, 4}};
+             {loss_job_keys, &n_loss_job_keys, &minimal_loss, 4},
+             {grid_job_keys, &n_grid_job_keys, &minimal_grid, 6}};
 
 /* Returns the minimal job in which the key, which is a path, has the value; if value is NULL, the
  * job does not have the key. Consumes value. The caller frees the result. */
@@ -98,10 +104,13 @@ static void assert_same(const char *key, const Job *a, const Job *b)
         a->checkpoint.keep_every == b->checkpoint.keep_every &&
         a->checkpoint.local_bytes == b->checkpoint.local_bytes &&
         memcmp(&a->recovery, &b->recovery, sizeof(a->recovery)) == 0 &&
-        memcmp(&a->loss, &b->loss, sizeof(a->loss)) == 0 && a->exec.device == b->exec.device &&
-        a->exec.own_gpu == b->exec.own_gpu && a->exec.notify == b->exec.notify &&
-        a->exec.steps == b->exec.steps && a->exec.leave_sec == b->exec.leave_sec &&
-        a->exec.leave_signal == b->exec.leave_signal &&
+        a->eval.work == b->eval.work && a->eval.of == b->eval.of &&
+        a->eval.positions == b->eval.positions && a->eval.grid.samples == b->eval.grid.samples &&
+        a->eval.grid.steps == b->eval.grid.steps &&
+        a->eval.grid.guidance == b->eval.grid.guidance && a->eval.grid.seed == b->eval.grid.seed &&
+        a->exec.device == b->exec.device && a->exec.own_gpu == b->exec.own_gpu &&
+        a->exec.notify == b->exec.notify && a->exec.steps == b->exec.steps &&
+        a->exec.leave_sec == b->exec.leave_sec && a->exec.leave_signal == b->exec.leave_signal &&
         a->exec.silence_sec == b->exec.silence_sec && a->exec.fence_sec == b->exec.fence_sec &&
         hash_equal(a->identity, b->identity);
     if (!same)

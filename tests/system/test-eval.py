@@ -192,7 +192,7 @@ class Eval(unittest.TestCase):
         self.stays(job)
 
     def test_the_loss_of_each_checkpoint(self):
-        """sdtrainer measures it by itself, with the numbers that `sdtrainer loss` prints."""
+        """sdtrainer measures it by itself, with the numbers that `sdtrainer evaluate` prints."""
         self.lab.data("held-out", 24, seed=2)
         job = self.lab.job(self.name, train__steps=20, checkpoint__every_steps=10, world__min=1, world__max=1)
         evaluation = {"name": self.name + "-loss", "kind": "eval", "of": {"job": self.name}, "world": {"min": 1, "max": 1},
@@ -210,7 +210,7 @@ class Eval(unittest.TestCase):
         evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
         self.assertEqual([(e["step"], e["verdict"]) for e in evals], [(10, "done"), (20, "done")])
         for one in evals:
-            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "loss", "--job", self.path("loss.json"), "--from",
+            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "evaluate", "--job", self.path("loss.json"), "--from",
                                       one["checkpoint"], errors=subprocess.DEVNULL)
             self.assertEqual(code, 0)
             self.assertEqual({line.split()[0]: float(line.split()[1]) for line in text.splitlines()}, one["numbers"])
@@ -220,6 +220,48 @@ class Eval(unittest.TestCase):
                              ({"--set": "loss.device=cuda"}, 'loss.device: "cuda" needs 1 slot that has a GPU'),
                              ({"--set": "checkpoint.uri=/elsewhere"}, "is not where the checkpoints of job")):
             code, text = self.cluster.ctl_code("job", "start", "-f", self.path("loss.json"), "--name", "other",
+                                               *(word for pair in change.items() for word in pair))
+            self.assertNotEqual(code, 0)
+            self.assertIn(says, text)
+
+    def test_a_grid_of_each_checkpoint(self):
+        """sdtrainer draws it by itself, with the bytes that `sdtrainer sample` draws, though it is killed in the middle."""
+        job = self.lab.job(self.name, train__steps=20, checkpoint__every_steps=10, world__min=1, world__max=1)
+        grid = {"streams": job["data"]["streams"], "empty_text": job["data"]["empty_text"], "samples": 5, "steps": 100,
+                "uri": self.path("grids")}
+        evaluation = {"name": self.name + "-grid", "kind": "eval", "of": {"job": self.name}, "world": {"min": 1, "max": 1},
+                      "grid": grid, "checkpoint": {"uri": job["checkpoint"]["uri"]}}
+        self.write("grid.json", json.dumps(evaluation))
+        self.assertIn("job %s would be submitted: 5 pictures, for checkpoints of job %s" % (evaluation["name"], self.name),
+                      self.cluster.ctl("job", "start", "-f", self.path("grid.json"), "--dry-run"))
+        self.cluster.submit(job)
+        self.cluster.submit(evaluation)
+
+        def steps_drawn():
+            status = self.cluster.status(evaluation)
+            return (status["step"], status["world"]) if status["step"] and status["world"] else None
+        step, world = until(steps_drawn, "pictures are drawn", timeout=90)
+        self.assertLess(step, 205)
+        os.kill(world["ranks"][0]["pid"], signal.SIGKILL)
+        self.cluster.wait(evaluation, "succeeded", timeout=120)
+        evals = json.loads(self.cluster.ctl("job", "evals", evaluation["name"], "-o", "json"))
+        self.assertEqual([(e["step"], e["verdict"], e["numbers"], e["text"]) for e in evals],
+                         [(n, "done", {}, "5 pictures by the EMA weights") for n in (10, 20)])
+        self.assertEqual(self.cluster.status(evaluation)["steps"], 205)  # 100 of four pictures, 100 of one, five decoded
+        for one in evals:
+            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "sample", "--job", self.lab.job_file(job), "--out",
+                                      self.path("wanted.png"), "--samples", "5", "--steps", "100", "--from", one["checkpoint"])
+            self.assertEqual(code, 0, text)
+            uri = one["artifacts"]["grid"]
+            self.assertIn(uri, self.cluster.ctl("job", "evals", evaluation["name"]))
+            with open(uri, "rb") as drawn, open(self.path("wanted.png"), "rb") as wanted:
+                self.assertEqual(drawn.read(), wanted.read(), one)
+        self.assertEqual(len(os.listdir(self.path("grids"))), 2)
+        for change, says in (({"--set": "grid.uri=grids"}, 'grid.uri: "grids" is relative'),
+                             ({"--set": "grid.model=model"}, 'grid.model: "model" is relative'),
+                             ({"--set": "grid.device=cuda"}, 'grid.device: "cuda" needs 1 slot that has a GPU'),
+                             ({"--set": 'grid.streams=[{"uri": "relative"}]'}, 'grid.streams: "relative" is relative')):
+            code, text = self.cluster.ctl_code("job", "start", "-f", self.path("grid.json"), "--name", "other",
                                                *(word for pair in change.items() for word in pair))
             self.assertNotEqual(code, 0)
             self.assertIn(says, text)
@@ -234,7 +276,7 @@ class Eval(unittest.TestCase):
         evaluation = {"name": self.name + "-loss", "kind": "eval", "of": {"job": self.name}, "world": {"min": 1, "max": 1},
                       "loss": loss, "checkpoint": {"uri": job["checkpoint"]["uri"]}}
         self.write("loss.json", json.dumps(evaluation))
-        command = [os.path.join(BIN, "sdtrainer"), "loss", "--job", self.path("loss.json"), "--from", first[0]]
+        command = [os.path.join(BIN, "sdtrainer"), "evaluate", "--job", self.path("loss.json"), "--from", first[0]]
         code, text = self.lab.run(*command, errors=subprocess.DEVNULL)
         name, number = text.split()
         self.assertEqual((code, name, float("%.9g" % float(number))), (0, "loss", outcome.metrics[0]["loss"]))

@@ -102,7 +102,7 @@ class Evaluate(unittest.TestCase):
         self.assertEqual((found["step"], found["checkpoint"]), (5, first))
         with open(self.lab.path("loss.json"), "w") as file:
             json.dump(evaluation, file)
-        code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "loss", "--job", self.lab.path("loss.json"), "--from", first,
+        code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "evaluate", "--job", self.lab.path("loss.json"), "--from", first,
                                   errors=subprocess.DEVNULL)
         self.assertEqual({line.split()[0]: float(line.split()[1]) for line in text.splitlines()}, found["numbers"])
         # relative to checkpoint.uri, without the manifest's name; and the first one again

@@ -164,6 +164,24 @@ class Sample(LabCase):
         self.refused("--pictures", "the same file", options=["--pictures", self.lab.path("refused.png")])
         self.refused("--pictures: cannot write", "No such file", options=["--pictures", self.lab.path("no/real.png")])
 
+    def test_an_evaluation_draws_the_same(self):
+        """sdtrainer evaluate draws as sdtrainer sample does: through the codec or a model, by captions of data or file."""
+        manifest = self.lab.manifests(self.job)[-1][0]
+        grid = {"streams": self.job["data"]["streams"], "uri": self.lab.path("grids"), "samples": 3, "steps": 4, "seed": 7,
+                "empty_text": self.job["data"]["empty_text"]}
+        for more, options in (({}, []), ({"threads": 2, "guidance": 1.5}, ["--guidance", "1.5"]),
+                              ({"model": MODEL}, ["--model", MODEL]), ({"captions": ["a cat", "a fox"]}, ["--caption", "a cat", "--caption", "a fox"]),
+                              ({"model": MODEL, "captions": ["a cat"], "empty_text": None}, ["--model", MODEL, "--caption", "a cat"])):
+            wanted = self.draw("wanted.png", "--samples", "3", "--seed", "7", "--from", manifest, *options)
+            evaluation = {"name": "grids", "kind": "eval", "of": {"job": "drawn"}, "world": {"min": 1, "max": 1}, "grid": {**grid, **more},
+                          "checkpoint": {"uri": self.job["checkpoint"]["uri"]}}
+            code, text = self.lab.run(SDTRAINER, "evaluate", "--job", self.lab.write("grids.json", json.dumps(evaluation)),
+                                      "--from", manifest, errors=subprocess.DEVNULL)
+            self.assertEqual(code, 0, text)
+            self.assertRegex(text, r"\Agrid %s/grids-step-0000000004-[0-9a-f]{8}\.png\n\Z" % re.escape(grid["uri"]))
+            self.assertEqual(hash_of(text.split()[1]), wanted, options)
+        self.assertEqual(len(os.listdir(grid["uri"])), 5)
+
     def test_every_stream_has_its_share(self):
         """Of the data's own pictures, and of the captions that are drawn; each stream from its first sample on."""
         dataset.write(self.lab.path("other"), 20, 2, latents=(4, SIDE // 8, SIDE // 8), text=(77, 64))
@@ -289,7 +307,7 @@ class Sample(LabCase):
             for options in ([], ["--caption", "a cat"]):
                 code, text = self.lab.run(*self.command(of, "facts.png", "--samples", "1", *options))
                 self.assertEqual(code, 0, text)
-                self.assertEqual(bool(re.search("warning.*were made by a VAE.*without --model FOLDER", text)), warned, text)
+                self.assertEqual(bool(re.search("warning.*were made by a VAE.*without a model", text)), warned, text)
         # A folder with a VAE alone decodes; nobody can compare it.
         model = copy_model(self.lab.path("vae-alone"))
         shutil.rmtree(model + "/text_encoder")
@@ -331,7 +349,7 @@ class Sample(LabCase):
         os.kill(self.slow.pid, signal.SIGCONT)
         text = self.slow.communicate(timeout=120)[0]
         self.assertEqual(self.slow.returncode, 0, text)
-        self.assertRegex(text, r"\b2 of 4 steps are drawn; \d+ s to go")
+        self.assertRegex(text, r"\b2 of 6 steps are done; \d+ s to go")
         self.assertEqual(text.count("to go"), 1, text)
 
 

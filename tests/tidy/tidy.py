@@ -98,7 +98,7 @@ LAW = {
     "trainer/sample": ["base", "protocol", "nn", "data", "encoders", "encoders/networks", "trainer/checkpoint"],
     "trainer/session": ["base", "protocol", "store", "kernels", "nn", "nn/weights", "data", "trainer/comm", "trainer/link",
                         "trainer/begin", "trainer/plan", "trainer/state", "trainer/checkpoint"],
-    "trainer/evaluate": ["base", "protocol", "trainer/link", "trainer/session", "trainer/state"],
+    "trainer/evaluate": ["base", "protocol", "store", "trainer/link", "trainer/sample", "trainer/session", "trainer/state"],
     "trainer": ["base", "protocol", "store", "nn", "data", "trainer/plan", "trainer/state", "trainer/checkpoint",
                 "trainer/sample", "trainer/session", "trainer/evaluate"],
     "prep/raw": ["base", "protocol", "store", "data/mds", "data/stream"],

@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "protocol/exit-code.h"
 #include "trainer/evaluate/loss.h"
+#include "trainer/evaluate/pictures.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,15 +32,26 @@ typedef struct Evaluating {
 
 /* ---- under sdtraind ---- */
 
-/* Grains are the steps of an evaluation: a rank that stands still is found by them, as one that trains is. */
-static int report_progress(void *userdata, int64_t done, int64_t all, double loss, Error *err)
+static int evaluate_by(const EvalRequest *request, EvalResults *ret, Error *err)
+{
+    return request->job->eval.work == EVAL_GRID ? pictures_draw(request, ret, err)
+                                                : loss_measure(request, ret, err);
+}
+
+/* The parts of the work are the steps of an evaluation: a rank that stands still is found by them, as one that trains
+ * is. */
+static int report_progress(void *userdata, _unused_ const char *what, int64_t done, int64_t all,
+                           double loss, Error *err)
 {
     Evaluating *e = userdata;
     ChannelMessage m = {.type = CHANNEL_STEP,
                         .generation = e->generation,
                         .step = done,
                         .steps = all,
-                        .samples_seen = done,
+                        .samples_seen = isnan(loss) ? 0 : done,
+                        .samples_per_sec = NAN,
+                        .grad_norm = NAN,
+                        .lr = NAN,
                         .loss = loss};
     if (daemon_link_wishes(e->link, false) & WISH_LEAVE)
         return error_set(err, -ECANCELED, "asked to leave");
@@ -47,7 +60,8 @@ static int report_progress(void *userdata, int64_t done, int64_t all, double los
         return r;
     daemon_link_stage(e->link, done, STAGE_COMPUTING);
     const uint64_t now = clock_boottime_usec();
-    m.samples_per_sec = (double)done * 1e6 / (double)MAX(now - e->began_usec, 1U);
+    if (!isnan(loss))
+        m.samples_per_sec = (double)done * 1e6 / (double)MAX(now - e->began_usec, 1U);
     if (done < all && now - e->said_usec < USEC_PER_SEC)
         return 0;
     e->said_usec = now;
@@ -85,7 +99,8 @@ static int evaluate(Evaluating *e, const ChannelAssign *assign, const Job *job, 
 {
     EvalResults results = {0};
     char address[CHANNEL_ADDRESS_MAX];
-    const LossRequest request = {.job = job,
+    const EvalRequest request = {.job = job,
+                                 .text = assign->spec,
                                  .manifest = assign->resume_uri,
                                  .hash = &assign->resume_hash,
                                  .gpu = assign->gpu,
@@ -109,7 +124,7 @@ static int evaluate(Evaluating *e, const ChannelAssign *assign, const Job *job, 
         return r;
     e->began_usec = clock_boottime_usec();
     daemon_link_stage(e->link, 0, STAGE_LOADING);
-    r = loss_measure(&request, &results, err);
+    r = evaluate_by(&request, &results, err);
     return r < 0 ? r : send_results(e, assign, &results, err);
 }
 
@@ -127,7 +142,7 @@ int evaluate_run(DaemonLink *link, const ChannelMessage *assignment)
     Evaluating e = {.link = link, .generation = assignment->generation};
     _cleanup_(job_freep) Job *job = NULL;
     int r = job_parse_any("the job's spec", assign->spec, strlen(assign->spec), &job, &err);
-    if (r == 0 && job->loss.positions == 0)
+    if (r == 0 && job_is_program(job))
         r = error_set(&err, -EINVAL, "the job's spec: sdtrainer does not run its program");
     if (r < 0)
         (void)error_set_exit(&err, r, EXIT_NEVER_RETRY);
@@ -150,34 +165,38 @@ int evaluate_run(DaemonLink *link, const ChannelMessage *assignment)
 
 /* ---- the verb ---- */
 
-static int log_progress(void *userdata, int64_t done, int64_t all, double loss, _unused_ Error *err)
+static int log_progress(void *userdata, const char *what, int64_t done, int64_t all, double loss,
+                        _unused_ Error *err)
 {
     Evaluating *e = userdata;
+    char mean[48] = "";
     const uint64_t now = clock_boottime_usec();
     if (done < all && now - e->said_usec < SAID_USEC)
         return 0;
     e->said_usec = now;
-    log_info("%lld of %lld samples, mean loss %.6g", (long long)done, (long long)all, loss);
+    if (!isnan(loss))
+        (void)snprintf(mean, sizeof(mean), ", mean loss %.6g", loss);
+    log_info("%lld of %lld %s%s", (long long)done, (long long)all, what, mean);
     return 0;
 }
 
 static void help(void)
 {
-    printf(
-        "usage: sdtrainer loss --job FILE --from MANIFEST\n\n"
-        "Prints the loss of a checkpoint on held-out data, as the evaluation (kind \"eval\" with "
-        "loss) in FILE\n"
-        "would find it. The numbers are the same on every machine.\n\n"
-        "  --job FILE        the job file of the evaluation\n"
-        "  --from MANIFEST   path or URI of the checkpoint's manifest.json\n\n"
-        "Examples:\n"
-        "  sdtrainer loss --job sd2-loss.json --from s3://bucket/sd2/"
-        "step-0000004000-o1-g3-9f2c11aa/manifest.json\n\n"
-        "Exit codes: 0 done, 75 retry, 78 bad job, 82 data corrupt, 83 store unreachable, 84 "
-        "non-finite loss.\n");
+    printf("usage: sdtrainer evaluate --job FILE --from MANIFEST\n\n"
+           "Evaluates a checkpoint, as the evaluation (kind \"eval\" with loss or grid) in FILE "
+           "would.\n"
+           "Prints each number and each artifact that it finds. The numbers are the same on every "
+           "machine.\n\n"
+           "  --job FILE        the job file of the evaluation\n"
+           "  --from MANIFEST   path or URI of the checkpoint's manifest.json\n\n"
+           "Examples:\n"
+           "  sdtrainer evaluate --job sd2-loss.json --from s3://bucket/sd2/"
+           "step-0000004000-o1-g3-9f2c11aa/manifest.json\n\n"
+           "Exit codes: 0 done, 75 retry, 78 bad job, 82 data corrupt, 83 store unreachable, 84 "
+           "not finite.\n");
 }
 
-static int measure_alone(const char *path, const char *from)
+static int evaluate_alone(const char *path, const char *from)
 {
     Error err = ERROR_INIT;
     Evaluating e = {.began_usec = clock_boottime_usec(), .said_usec = clock_boottime_usec()};
@@ -188,16 +207,16 @@ static int measure_alone(const char *path, const char *from)
     int r = file_read(path, JOB_TEXT_MAX, &text, &n_bytes, &err);
     if (r == 0)
         r = job_parse_any(path, text, n_bytes, &job, &err);
-    if (r == 0 && job->loss.positions == 0)
-        r = error_set(&err, -EINVAL, "%s: loss: the key is missing", path);
+    if (r == 0 && (job->kind != JOB_EVAL || job_is_program(job)))
+        r = error_set(&err, -EINVAL,
+                      "%s: sdtrainer evaluates what has kind \"eval\" and the key loss or grid",
+                      path);
     if (r < 0)
         (void)error_set_exit(&err, r, EXIT_NEVER_RETRY);
-    const LossRequest request = {.job = job,
-                                 .manifest = from,
-                                 .progress = log_progress,
-                                 .userdata = &e};
+    const EvalRequest request = {
+        .job = job, .text = text, .manifest = from, .progress = log_progress, .userdata = &e};
     if (r == 0)
-        r = loss_measure(&request, &results, &err);
+        r = evaluate_by(&request, &results, &err);
     if (r < 0) {
         (void)error_set_exit(&err, r, EXIT_RETRY);
         log_error("%s", err.text);
@@ -205,10 +224,12 @@ static int measure_alone(const char *path, const char *from)
     }
     for (size_t i = 0; i < results.n_numbers; i++)
         printf("%s %.17g\n", results.numbers[i].name, results.numbers[i].value);
+    for (size_t i = 0; i < results.n_artifacts; i++)
+        printf("%s %s\n", results.artifacts[i].name, results.artifacts[i].uri);
     return EXIT_DONE;
 }
 
-int verb_loss(int argc, char **argv)
+int verb_evaluate(int argc, char **argv)
 {
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
                                             {"from", required_argument, NULL, 'f'},
@@ -225,9 +246,9 @@ int verb_loss(int argc, char **argv)
         *(c == 'j' ? &job : &from) = optarg;
     }
     if (!job || !from || optind < argc) {
-        fprintf(stderr, "sdtrainer loss: --job FILE and --from MANIFEST are needed\n");
+        fprintf(stderr, "sdtrainer evaluate: --job FILE and --from MANIFEST are needed\n");
         return 2;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for SIGPIPE */
-    return measure_alone(job, from);
+    return evaluate_alone(job, from);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evaluate.h - a rank that evaluates a checkpoint by itself (kind "eval" with `loss`), and the verb `sdtrainer loss`.
+/* evaluate.h - a rank that evaluates a checkpoint by itself (kind "eval" with `loss` or `grid`), and the verb
+ * `sdtrainer evaluate`.
  *
  * Ownership: none; everything is borrowed.
  * Units:     none.
@@ -14,4 +15,4 @@
 bool evaluate_is_wanted(const char *spec);
 /* Runs the assigned evaluation, reports its results, and returns the process's exit code. */
 int evaluate_run(DaemonLink *link, const ChannelMessage *assignment);
-int verb_loss(int argc, char **argv);
+int verb_evaluate(int argc, char **argv);

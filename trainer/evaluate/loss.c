@@ -2,121 +2,20 @@
 /* loss.c - see loss.h. */
 #include "trainer/evaluate/loss.h"
 
-#include "base/memory.h"
 #include "protocol/exit-code.h"
-#include "protocol/paths.h"
 #include "trainer/session/device-exit.h"
-#include "trainer/session/device.h"
 #include "trainer/state/device-patience.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { READ_AHEAD_BYTES = 64 << 20, GRAIN_SEC = 600 };
 
 typedef struct Measure {
-    const LossRequest *request;
-    Session *session; /* job, device, network and data; it joins no world */
-    float *weights;   /* device memory */
-    double *loss;     /* device memory: the loss of one grain */
+    const EvalRequest *request;
+    Session *session;
+    float *weights; /* device memory */
+    double *loss;   /* device memory: the loss of one grain */
 } Measure;
-
-/* ---- the job that the checkpoint is of ---- */
-
-/* The keys of the followed job that its loss depends on. The manifest has them, in the job file's words. */
-static const char *const keys[] = {"data.latents",
-                                   "data.text",
-                                   "data.latent_scale",
-                                   "data.shuffle_window",
-                                   "train.grain",
-                                   "train.seed",
-                                   "train.prediction",
-                                   "train.noise_schedule.beta_start",
-                                   "train.noise_schedule.beta_end",
-                                   "train.noise_schedule.steps"};
-
-/* Sets a value by its path, "train.noise_schedule.steps". */
-static void set(json_t *file, const char *path, json_t *value)
-{
-    char name[64];
-    const char *dot;
-    for (; (dot = strchr(path, '.')); path = dot + 1) {
-        (void)snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
-        json_t *inner = json_object_get(file, name);
-        if (!inner) {
-            inner = json_object();
-            json_object_set_new(file, name, inner);
-        }
-        file = inner;
-    }
-    json_object_set(file, path, value);
-}
-
-static void set_text(json_t *file, const char *path, const char *text)
-{
-    _cleanup_json_ json_t *value = json_string(text);
-    set(file, path, value);
-}
-
-static void set_int(json_t *file, const char *path, int64_t number)
-{
-    _cleanup_json_ json_t *value = json_integer((json_int_t)number);
-    set(file, path, value);
-}
-
-static json_t *streams_of(const Job *job)
-{
-    json_t *streams = json_array();
-    for (size_t i = 0; i < job->data.n_streams; i++)
-        json_array_append_new(streams, json_pack("{s:s, s:f}", "uri", job->data.streams[i].uri,
-                                                 "proportion", job->data.streams[i].proportion));
-    return streams;
-}
-
-/* Makes a job that computes what the checkpoint's job does, on the data of the evaluation, one grain a step. */
-static json_t *file_of(const LossRequest *request, json_t *terms)
-{
-    const Job *eval = request->job;
-    json_t *file = json_object();
-    _cleanup_json_ json_t *streams = streams_of(eval), *none = json_real(0);
-    for (size_t i = 0; i < ELEMENTSOF(keys); i++)
-        if (json_object_get(terms, keys[i]))
-            set(file, keys[i], json_object_get(terms, keys[i]));
-    const bool cuda = eval->train.device == JOB_DEVICE_CUDA;
-    const json_t *precision = json_object_get(terms, "train.precision");
-    const int folder = (int)(strrchr(request->manifest, '/') - request->manifest);
-    _cleanup_free_ char *config = memory_format("%.*s/unet/config.json", folder, request->manifest);
-    set_text(file, "name", eval->name);
-    set_text(file, "model.config", config);
-    set_text(file, "model.init", "random");
-    set(file, "data.streams", streams);
-    set_text(file, "train.device", cuda ? "cuda" : "cpu");
-    set_text(file, "train.precision",
-             cuda && json_is_string(precision) ? json_string_value(precision) : "fp32");
-    set_int(file, "train.threads", eval->train.threads);
-    set(file, "train.caption_drop", none);
-    set(file, "train.global_batch", json_object_get(terms, "train.grain"));
-    set_int(file, "train.steps", eval->loss.positions);
-    set_int(file, "world.min", 1);
-    set_int(file, "world.max", 1);
-    set_text(file, "checkpoint.uri", eval->checkpoint.uri);
-    return file;
-}
-
-static int read_terms(const LossRequest *request, const Manifest *manifest, Job **ret, Error *err)
-{
-    _cleanup_json_ json_t *terms = job_terms_parse(manifest_facts(manifest)->job_terms);
-    if (!json_object_get(terms, "train.grain"))
-        return error_set(err, -EPROTONOSUPPORT,
-                         "%s names no terms of its job: an older version wrote it",
-                         request->manifest);
-    _cleanup_json_ json_t *file = file_of(request, terms);
-    _cleanup_free_ char *text = json_dumps(file, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    return job_parse(request->manifest, text, strlen(text), ret, err);
-}
-
-/* ---- the parts ---- */
 
 /* After a failure the device may still compute: then session_free() keeps it, and its memory stays, too. */
 static void measure_close(Measure *m)
@@ -129,41 +28,15 @@ static void measure_close(Measure *m)
     m->session = session_free(s);
 }
 
-static int open_data(Measure *m, Error *err)
-{
-    Session *s = m->session;
-    const LossRequest *request = m->request;
-    int r = manifest_read_uri(request->manifest, request->hash, &s->resume_store, &s->resume, err);
-    if (r < 0)
-        return error_set_exit(err, r, exit_code_of_store(r));
-    r = read_terms(request, s->resume, &s->job, err);
-    if (r == 0)
-        r = paths_check_job(s->job, request->manifest, getenv(PATHS_READ_VARIABLE), NULL, err);
-    if (r < 0)
-        return error_set_exit(err, r, EXIT_NEVER_RETRY);
-    r = dataset_open(s->job, &s->dataset, err);
-    if (r < 0)
-        (void)error_prefix(err, r, "loss.streams"); /* r is returned below */
-    if (r == 0)
-        r = unet_config_read(s->job->model.config_uri, store_get_uri, &s->config, err);
-    if (r < 0)
-        return error_set_exit(err, r, exit_code_of_store(r));
-    r = shapes_check(s->job, &s->config, dataset_shape(s->dataset), (int)s->job->train.grain, err);
-    return error_set_exit(err, r, EXIT_NEVER_RETRY);
-}
-
 static int open_network(Measure *m, Error *err)
 {
     Session *s = m->session;
     const DatasetShape *data = dataset_shape(s->dataset);
-    ChannelAssign assign = {.world_size = 1};
-    const SessionAssignment a = {.assign = &assign, .alone = !m->request->gpu};
-    (void)snprintf(assign.gpu, sizeof(assign.gpu), "%s", m->request->gpu ?: "");
     const NetworkShape shape = {.grain = (int)s->job->train.grain,
                                 .height = data->height,
                                 .width = data->width,
                                 .text_tokens = data->text_tokens};
-    int r = session_open_device(s, &a, &shape, err);
+    int r = eval_session_open_device(s, m->request, shape.grain, err);
     if (r < 0)
         return r;
     r = network_new(s->device, &s->config, &shape, &s->network, err);
@@ -210,7 +83,7 @@ static int measure(Measure *m, bool of_ema, int done, int n, EvalResults *ret, E
 {
     Session *s = m->session;
     const int64_t grain = s->job->train.grain;
-    const int64_t n_grains = (m->request->job->loss.positions + grain - 1) / grain;
+    const int64_t n_grains = (m->request->job->eval.positions + grain - 1) / grain;
     _cleanup_(loader_freep) Loader *loader = NULL;
     double sum = 0;
     int r = checkpoint_restore_weights(s->resume_store, s->resume, of_ema,
@@ -226,8 +99,9 @@ static int measure(Measure *m, bool of_ema, int done, int n, EvalResults *ret, E
         if (r < 0)
             return r;
         sum += loss;
-        r = m->request->progress(m->request->userdata, (done * n_grains + i + 1) * grain,
-                                 n * n_grains * grain, sum / (double)(i + 1), err);
+        r = m->request->progress(m->request->userdata, "samples are measured",
+                                 (done * n_grains + i + 1) * grain, n * n_grains * grain,
+                                 sum / (double)(i + 1), err);
         if (r < 0)
             return r;
     }
@@ -236,32 +110,21 @@ static int measure(Measure *m, bool of_ema, int done, int n, EvalResults *ret, E
 
 static int measure_all(Measure *m, EvalResults *ret, Error *err)
 {
-    const LossOf of = m->request->job->loss.of;
     const bool has_ema = manifest_has_ema(m->session->resume);
-    if (of == LOSS_OF_EMA && !has_ema)
-        return error_set_exit(err,
-                              error_set(err, -EINVAL, "%s has no EMA weights (loss.weights)",
-                                        m->request->manifest),
-                              EXIT_NEVER_RETRY);
-    const bool both = of == LOSS_OF_BOTH && has_ema;
-    int r = 0;
-    if (of != LOSS_OF_EMA)
-        r = measure(m, false, 0, both ? 2 : 1, ret, err);
-    if (r == 0 && (both || of == LOSS_OF_EMA))
-        r = measure(m, true, both, both ? 2 : 1, ret, err);
+    const bool both = m->request->job->eval.of == EVAL_OF_ANY && has_ema;
+    bool of_ema;
+    int r = eval_session_of_ema(m->session, m->request, false, &of_ema, err);
+    if (r == 0)
+        r = measure(m, of_ema, 0, both ? 2 : 1, ret, err);
+    if (r == 0 && both)
+        r = measure(m, true, 1, 2, ret, err);
     return r;
 }
 
-int loss_measure(const LossRequest *request, EvalResults *ret, Error *err)
+int loss_measure(const EvalRequest *request, EvalResults *ret, Error *err)
 {
     _cleanup_(measure_close) Measure m = {.request = request};
-    m.session = calloc(1, sizeof(*m.session));
-    if (!m.session)
-        return error_set(err, -ENOMEM, "out of memory");
-    m.session->world_size = 1;
-    m.session->link = request->link;
-    m.session->folder_lock = -EBADF;
-    int r = open_data(&m, err);
+    int r = eval_session_open(request, &m.session, err);
     if (r == 0)
         r = open_network(&m, err);
     return r < 0 ? r : measure_all(&m, ret, err);

@@ -13,19 +13,7 @@
 #pragma once
 
 #include "protocol/eval-results.h"
-#include "trainer/session/session.h"
-
-typedef struct LossRequest {
-    const Job *job;       /* a job with `loss` */
-    const char *manifest; /* URI of the checkpoint's manifest */
-    const Hash *hash;     /* of the manifest; NULL: unknown */
-    const char *gpu;      /* PCI address of the GPU; NULL: any */
-    DaemonLink *link;     /* NULL: no daemon runs the measurement */
-    /* Called after each grain, with the samples that are done and the mean loss of these; an error ends the
-     * measurement. */
-    int (*progress)(void *userdata, int64_t done, int64_t all, double loss, Error *err);
-    void *userdata;
-} LossRequest;
+#include "trainer/evaluate/eval-session.h"
 
 /* Adds the number "loss" (of the weights), "ema_loss", or both. */
-int loss_measure(const LossRequest *request, EvalResults *ret, Error *err);
+int loss_measure(const EvalRequest *request, EvalResults *ret, Error *err);

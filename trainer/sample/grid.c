@@ -30,14 +30,10 @@ int grid_check(const char *option, const char *path, Error *err)
                   : error_set(err, -EINVAL, "%s: cannot write %s: %s", option, path, strerror(r));
 }
 
-/* Writes the PNG with its notes directly under its final name: the folder may not allow another file. */
-static int write_file(const char *path, const GridNotes *notes, const void *png, size_t n_png,
-                      Error *err)
+int grid_write(const char *path, const char *png, size_t n_bytes, Error *err)
 {
-    size_t n;
-    _cleanup_free_ char *whole = grid_notes_put(notes, png, n_png, &n);
     _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int r = fd < 0 ? -errno : fd_write_all(fd, whole, n);
+    int r = fd < 0 ? -errno : fd_write_all(fd, png, n_bytes);
     if (r == 0)
         return 0;
     if (fd >= 0)
@@ -46,14 +42,14 @@ static int write_file(const char *path, const GridNotes *notes, const void *png,
     return error_set(err, -EIO, "%s: %s", path, strerror(-r));
 }
 
-int grid_write(const char *path, const GridNotes *notes, int n, int height, int width,
-               const uint8_t *pixels, Error *err)
+int grid_encode(const GridNotes *notes, int n, int height, int width, const uint8_t *pixels,
+                char **ret, size_t *ret_bytes, Error *err)
 {
     const int columns = (int)ceil(sqrt((double)n)), rows = DIV_ROUND_UP(n, columns);
     const int64_t grid_width = (int64_t)columns * (width + GAP) + GAP;
     const int64_t grid_height = (int64_t)rows * (height + GAP) + GAP;
     if (grid_width > SIDE_MAX || grid_height > SIDE_MAX)
-        return error_set(err, -EFBIG, "%s: a grid of %lld x %lld pixels is too large", path,
+        return error_set(err, -EFBIG, "a grid of %lld x %lld pixels is too large",
                          (long long)grid_width, (long long)grid_height);
     const size_t row = (size_t)width * 3;
     _cleanup_free_ uint8_t *grid = malloc((size_t)grid_width * (size_t)grid_height * 3);
@@ -76,6 +72,7 @@ int grid_write(const char *path, const GridNotes *notes, int n, int height, int 
     if (!png)
         return error_set(err, -ENOMEM, "out of memory for the PNG");
     if (!png_image_write_to_memory(&image, png, &n_png, 0, grid, 0, NULL))
-        return error_set(err, -EIO, "%s: %s", path, image.message);
-    return write_file(path, notes, png, n_png, err);
+        return error_set(err, -EIO, "the PNG of a grid: %s", image.message);
+    *ret = grid_notes_put(notes, png, n_png, ret_bytes);
+    return 0;
 }

@@ -135,12 +135,12 @@ static int tokenize(Captions *c, int number, const char *caption, int32_t *ret, 
 }
 
 /* Returns caption i. The empty caption comes last, as number n. */
-static const char *caption_at(const char *const *captions, int n, int i)
+static const char *caption_at(char *const *captions, int n, int i)
 {
     return i < n ? captions[i] : "";
 }
 
-int sample_model_captions(const SampleModel *m, const char *const *captions, int n, float *ret,
+int sample_model_captions(const SampleModel *m, char *const *captions, int n, float *ret,
                           float *ret_empty, Error *err)
 {
     _cleanup_(captions_close) Captions c = {0};

@@ -27,5 +27,5 @@ int sample_model_decoder(const SampleModel *model, Decoder **ret, Error *err);
 void sample_model_compare(const SampleModel *model);
 /* Encodes n captions into ret, n x text_tokens x text_dim floats, and the empty caption into ret_empty. Also warns like
  * sample_model_compare(). */
-int sample_model_captions(const SampleModel *model, const char *const *captions, int n, float *ret,
+int sample_model_captions(const SampleModel *model, char *const *captions, int n, float *ret,
                           float *ret_empty, Error *err);

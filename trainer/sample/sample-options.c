@@ -36,17 +36,18 @@ static void help(void)
 
 static bool take_caption(SampleOptions *o)
 {
-    if (o->n_captions == SAMPLES_MAX) {
+    if (o->wishes.n_captions == SAMPLES_MAX) {
         fprintf(stderr, "sdtrainer sample: more than %d captions\n", SAMPLES_MAX);
         return false;
     }
-    o->captions[o->n_captions++] = optarg;
+    o->captions[o->wishes.n_captions++] = optarg;
     return true;
 }
 
 static bool check(const SampleOptions *o)
 {
-    if (!o->job || !o->out || o->samples < 1 || o->samples > SAMPLES_MAX || o->steps < 1) {
+    if (!o->job || !o->out || o->wishes.samples < 1 || o->wishes.samples > SAMPLES_MAX ||
+        o->wishes.steps < 1) {
         fprintf(stderr,
                 "sdtrainer sample: --job FILE and --out FILE are needed; --samples 1..%d, --steps "
                 "1 or more\n",
@@ -57,9 +58,9 @@ static bool check(const SampleOptions *o)
         fprintf(stderr, "sdtrainer sample: --pictures %s: --out is the same file\n", o->pictures);
         return false;
     }
-    if (o->samples < o->n_captions) {
+    if (o->wishes.samples < o->wishes.n_captions) {
         fprintf(stderr, "sdtrainer sample: --samples %d are fewer than the %d captions\n",
-                o->samples, o->n_captions);
+                o->wishes.samples, o->wishes.n_captions);
         return false;
     }
     return true;
@@ -75,7 +76,8 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
         {"pictures", required_argument, NULL, 'p'}, {"from", required_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     bool counted = false;
-    *o = (SampleOptions){.samples = SAMPLES, .steps = 25, .guidance = 3, .seed = 1};
+    *o = (SampleOptions){.wishes = {.samples = SAMPLES, .steps = 25, .guidance = 3, .seed = 1}};
+    o->wishes.captions = o->captions;
     *ret_exit = 2;
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         switch (c) {
@@ -86,20 +88,20 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
             o->out = optarg;
             break;
         case 'n':
-            o->samples = atoi(optarg);
+            o->wishes.samples = atoi(optarg);
             counted = true;
             break;
         case 's':
-            o->steps = atoi(optarg);
+            o->wishes.steps = atoi(optarg);
             break;
         case 'g':
-            o->guidance = atof(optarg);
+            o->wishes.guidance = atof(optarg);
             break;
         case 'S':
-            o->seed = strtoull(optarg, NULL, 10);
+            o->wishes.seed = strtoull(optarg, NULL, 10);
             break;
         case 'm':
-            o->model = optarg;
+            o->wishes.model = optarg;
             break;
         case 'c':
             if (!take_caption(o))
@@ -120,6 +122,6 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
         }
     }
     if (!counted)
-        o->samples = MAX(o->samples, o->n_captions);
+        o->wishes.samples = MAX(o->wishes.samples, o->wishes.n_captions);
     return check(o);
 }

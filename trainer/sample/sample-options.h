@@ -8,19 +8,15 @@
  */
 #pragma once
 
-#include "protocol/grid-notes.h"
+#include "trainer/sample/drawing.h"
 
 enum { SAMPLES_MAX = GRID_CELLS_MAX };
 
 typedef struct SampleOptions {
     const char *job, *out, *from;
     const char *pictures; /* file for the data's own pictures; NULL: not written */
-    const char *model;    /* a diffusers folder; NULL: the codec is used instead */
-    const char *captions[SAMPLES_MAX];
-    int n_captions; /* 0: the captions of the dataset's first samples */
-    int samples, steps;
-    double guidance;
-    uint64_t seed;
+    DrawingWishes wishes;
+    char *captions[SAMPLES_MAX]; /* those of wishes */
 } SampleOptions;
 
 /* Returns false if the verb must end with *ret_exit. */

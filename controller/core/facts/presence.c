@@ -101,8 +101,8 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
     if (job && job->facts.is_program && !text_has_word(node->record.features, FEATURE_PROGRAMS))
         return "runs no programs (allow_exec)";
     if (job && job->facts.is_eval && !job->facts.is_program &&
-        !text_has_word(node->record.features, FEATURE_LOSS))
-        return "has an older version, which measures no loss";
+        !text_has_word(node->record.features, FEATURE_EVALS))
+        return "has an older version, whose trainer evaluates nothing";
     if (job && job->facts.needs_gpu && node->record.n_gpus == 0)
         return node_lacks_gpu;
     return NULL;

@@ -232,25 +232,37 @@ static void an_evaluation(_unused_ void **state)
     assert_non_null(strstr(f->refused, "programs/a is missing"));
 }
 
-/* sdtrainer measures the loss by itself, on one rank. */
-static void a_loss(_unused_ void **state)
+/* Submits an evaluation by sdtrainer itself, of job b. */
+static const JobFacts *submit_eval(Feed *feed, const char *of, const char *work, const char *value)
 {
-    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
     _cleanup_json_ json_t *file = program_file();
     (void)json_object_del(file, "exec");
     (void)json_object_del(json_object_get(file, "recovery"), "progress_s");
     set(file, "kind", "\"eval\"");
     set(file, "world", "{\"min\": 1, \"max\": 1}");
-    set(file, "of", "{\"job\": \"b\", \"newest\": true}");
-    set(file, "loss", "{\"streams\": [{\"uri\": \"/d\"}], \"device\": \"cuda\"}");
+    set(file, "of", of);
+    set(file, work, value);
     set(file, "checkpoint", "{\"uri\": \"s3://b/c\"}");
-    const JobFacts *f = submit(feed, file);
+    return submit(feed, file);
+}
+
+/* One rank measures the loss, or draws the pictures. */
+static void evaluations_by_sdtrainer(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    const JobFacts *f = submit_eval(feed, "{\"job\": \"b\", \"newest\": true}", "loss",
+                                    "{\"streams\": [{\"uri\": \"/d\"}], \"device\": \"cuda\"}");
     assert_string_equal(f->refused, "");
     assert_true(f->is_eval && !f->is_program && f->needs_gpu && f->every_steps == 0);
     assert_string_equal(f->of_job, "b");
     assert_int_equal(f->n_grains, 1);
     assert_int_equal(f->max, 1);
     assert_int_equal(f->steps, 0);
+    f = submit_eval(feed, "{\"job\": \"b\", \"every_steps\": 9}", "grid",
+                    "{\"streams\": [{\"uri\": \"/d\"}], \"uri\": \"s3://b/grids\"}");
+    assert_string_equal(f->refused, "");
+    assert_true(f->is_eval && !f->is_program && !f->needs_gpu && f->every_steps == 9);
+    assert_int_equal(f->n_grains, 1);
 }
 
 /* An older sdctl, or a person, has put the spec without its program. */
@@ -271,7 +283,7 @@ int main(void)
         cmocka_unit_test(no_fact_is_left_out),
         cmocka_unit_test(a_program),
         cmocka_unit_test(an_evaluation),
-        cmocka_unit_test(a_loss),
+        cmocka_unit_test(evaluations_by_sdtrainer),
         cmocka_unit_test(a_program_that_lies_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

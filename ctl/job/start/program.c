@@ -31,9 +31,15 @@ int program_check(const char *source, const Job *job, const char *resume, Error 
             "--resume: a program finds its checkpoint by itself (SDTRAIN_CHECKPOINT, or "
             "its own folder)");
     int r = check_place(source, "checkpoint.uri", job->checkpoint.uri, err);
+    const bool draws = job->eval.work == EVAL_GRID;
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++)
-        r = check_place(source, "loss.streams", job->data.streams[i].uri, err);
-    return r;
+        r = check_place(source, draws ? "grid.streams" : "loss.streams", job->data.streams[i].uri,
+                        err);
+    if (r == 0)
+        r = check_place(source, "grid.empty_text", job->data.empty_text_uri, err);
+    if (r == 0)
+        r = check_place(source, "grid.model", job->eval.grid.model, err);
+    return r < 0 ? r : check_place(source, "grid.uri", job->eval.grid.uri, err);
 }
 
 int program_check_leave(const char *source, const Job *job, const Model *model, Error *err)
@@ -64,7 +70,7 @@ int program_check_followed(const char *source, const Job *job, const Model *mode
     if (!job_is_program(job) && other->kind != JOB_TRAIN)
         return error_set(err, -EINVAL,
                          "%s: of.job: only its program can read the checkpoints of %s, so that "
-                         "sdtrain measures no loss of them; exec runs a program",
+                         "sdtrain cannot evaluate them; exec runs a program",
                          source, other->name);
     if (!other->checkpoint.uri)
         return error_set(err, -EINVAL, "%s: of.job: %s has no checkpoint.uri, and registers none",
@@ -86,9 +92,9 @@ char *program_encode(const char *text, const SpecRecord *spec)
     return program_record_encode(&record, NULL);
 }
 
-static int loss_slots_of(const NodeRecord *node, const Job *job)
+static int own_slots_of(const NodeRecord *node, const Job *job)
 {
-    if (!node_knows(node, FEATURE_LOSS))
+    if (!node_knows(node, FEATURE_EVALS))
         return 0;
     return job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
 }
@@ -96,7 +102,7 @@ static int loss_slots_of(const NodeRecord *node, const Job *job)
 int program_slots_of(const NodeRecord *node, const Job *job)
 {
     if (!job_is_program(job))
-        return loss_slots_of(node, job);
+        return own_slots_of(node, job);
     const int n =
         job->exec.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
     const bool runs_programs = node_knows(node, FEATURE_PROGRAMS);
@@ -146,8 +152,10 @@ void program_print(const Job *job, const char *how)
     printf("job %s %s: ", job->name, how);
     if (job_is_program(job))
         print_command(job);
+    else if (job->eval.work == EVAL_GRID)
+        printf("%d picture%s", job->eval.grid.samples, job->eval.grid.samples == 1 ? "" : "s");
     else
-        printf("loss of %lld samples", (long long)job->loss.positions);
+        printf("loss of %lld samples", (long long)job->eval.positions);
     if (job->kind == JOB_EVAL)
         printf(", for %s of job %s",
                job->of.every_steps == 0 ? "the newest checkpoint" : "checkpoints", job->of.job);
@@ -208,8 +216,8 @@ void program_print_environment(const Job *job)
     printf("\nwith trainer_environment of its node, and\n");
     for (char **one = environment; *one; one++)
         printf("  %s\n", *one);
-    exec_environment_free(command);
-    exec_environment_free(environment);
-    exec_environment_free(secrets);
+    memory_free_texts(command);
+    memory_free_texts(environment);
+    memory_free_texts(secrets);
     exec_values_clear(&values);
 }

@@ -493,7 +493,9 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
     const StartOptions *o = arguments_own(a);
     const int slots = known_slots(model, d->job), min = d->job->world.min;
     const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
-    const char *part = d->job->kind == JOB_EVAL ? "loss" : "train";
+    const char *part = d->job->kind != JOB_EVAL         ? "train"
+                       : d->job->eval.work == EVAL_GRID ? "grid"
+                                                        : "loss";
     if (o->queue || min <= slots)
         return 0;
     if (job_is_program(d->job))
