@@ -12,6 +12,7 @@
 #include "exec/command.h"
 #include "exec/output.h"
 #include "exec/report-socket.h"
+#include "exec/resources/flight-record.h"
 #include "exec/runner.h"
 #include "protocol/channel.h"
 #include "protocol/exec-variables.h"
@@ -82,7 +83,7 @@ typedef struct Runner {
     int64_t registered;     /* step of the checkpoint that waits for its verdict; -1: none */
     bool polls;             /* the program looks for LEAVE by itself, so no signal need tell it */
     bool is_leaving, has_finished, is_fenced;
-    bool is_given_up;  /* the program hangs: it is killed, once it has printed its stacks */
+    bool is_given_up;  /* the program hangs: it is killed, once it has told where it stands */
     bool is_hung;      /* sdtraind has found that */
     char stood[160];   /* why the program is given up */
     char stood_state;  /* state of its main process then, as /proc has it */
@@ -90,6 +91,7 @@ typedef struct Runner {
     pid_t stacks_pid;  /* that process */
     uint64_t stacks_usec;        /* when it got the signal; 0: it did not */
     uint64_t stacks_printed;     /* bytes of output until then */
+    FlightRecord flight;         /* of its collectives */
     uint64_t sign_usec;          /* when the program last printed or reported */
     uint64_t n_printed;          /* bytes of output until then */
     uint64_t n_accepted;         /* connections that have got LEAVE */
@@ -161,10 +163,10 @@ int runner_send_results(Runner *r);
 
 /* Gives up a program that has neither printed nor reported for exec.silence_s. Returns when that is due. */
 uint64_t runner_watch_silence(Runner *r, uint64_t now_usec);
-/* Logs what the program's processes do, lets it print its stacks, and kills it. */
+/* Logs what the program's processes do, lets it print its stacks and write its flight record, and kills it. */
 void runner_give_up(Runner *r, const char *why, uint64_t now_usec);
-/* Kills a program that has printed its stacks. Returns when that is due. */
-uint64_t runner_watch_stacks(Runner *r, uint64_t now_usec);
+/* Kills a program that has told where it stands. Returns when that is due. */
+uint64_t runner_watch_standstill(Runner *r, uint64_t now_usec);
 /* Tells whether the kernel shows the program stopped, or waiting for a driver or a disk. */
 bool runner_is_stuck(const Runner *r);
 /* Writes why the program was given up, and where it stood. tail: its last output. */

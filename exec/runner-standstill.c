@@ -2,7 +2,7 @@
 /* runner-standstill.c - see runner-internal.h: a program that hangs.
  *
  * Before it is killed, the log gets what its processes do, and the stacks of the process that has named a signal for
- * them. */
+ * them; and its NCCL backend writes its flight record. */
 #include "exec/runner-internal.h"
 
 #include "base/clock.h"
@@ -49,9 +49,10 @@ void runner_give_up(Runner *r, const char *why, uint64_t now_usec)
     if (request_stacks(r)) {
         r->stacks_usec = r->sign_usec = now_usec;
         r->stacks_printed = r->n_printed = r->output.n_read;
-    } else {
-        runner_kill_program(r);
     }
+    const bool writes = !runner_is_stuck(r) && flight_record_request(&r->flight, now_usec);
+    if (r->stacks_usec == 0 && !writes)
+        runner_kill_program(r);
 }
 
 uint64_t runner_watch_silence(Runner *r, uint64_t now_usec)
@@ -72,17 +73,29 @@ uint64_t runner_watch_silence(Runner *r, uint64_t now_usec)
     return USEC_INFINITY;
 }
 
-uint64_t runner_watch_stacks(Runner *r, uint64_t now_usec)
+/* Returns when the stacks are to be printed; 0: they are, or were not asked for. */
+static uint64_t watch_stacks(const Runner *r, uint64_t now_usec)
 {
-    if (r->stacks_usec == 0 || r->kill_usec != 0 || r->command.pid == 0)
-        return USEC_INFINITY;
+    if (r->stacks_usec == 0)
+        return 0;
     uint64_t due_usec = r->stacks_usec + STACKS_MSEC * USEC_PER_MSEC;
     if (r->output.n_read > r->stacks_printed)
         due_usec = MIN(due_usec, r->sign_usec + QUIET_MSEC * USEC_PER_MSEC);
-    if (now_usec < due_usec)
-        return due_usec;
-    runner_kill_program(r);
-    return USEC_INFINITY;
+    return now_usec < due_usec ? due_usec : 0;
+}
+
+uint64_t runner_watch_standstill(Runner *r, uint64_t now_usec)
+{
+    if ((r->stacks_usec == 0 && r->flight.asked_usec == 0) || r->kill_usec != 0 ||
+        r->command.pid == 0)
+        return USEC_INFINITY;
+    const uint64_t stacks = watch_stacks(r, now_usec),
+                   flight = flight_record_watch(&r->flight, now_usec);
+    if (stacks == 0 && flight == 0) {
+        runner_kill_program(r);
+        return USEC_INFINITY;
+    }
+    return stacks == 0 ? flight : flight == 0 ? stacks : MIN(stacks, flight);
 }
 
 static const char *state_text(char state)
@@ -96,6 +109,8 @@ void runner_write_standstill(const Runner *r, const char *tail, char *ret, size_
 {
     char frame[EXEC_FRAME_MAX];
     const bool has_frame = r->stacks_usec != 0 && exec_find_frame(tail, frame);
-    (void)snprintf(ret, size, "%s%s%s%s", r->stood, state_text(r->stood_state),
-                   has_frame ? "; it stood in " : "", has_frame ? frame : "");
+    (void)snprintf(ret, size, "%s%s%s%s%s%s", r->stood, state_text(r->stood_state),
+                   has_frame ? "; it stood in " : "", has_frame ? frame : "",
+                   r->flight.is_written ? "; its flight record is " : "",
+                   r->flight.is_written ? r->flight.file : "");
 }

@@ -63,6 +63,8 @@ int runner_make_folder(Runner *r, Error *err)
     if (q == 0)
         q = folder_make(base, err);
     if (q == 0)
+        q = flight_records_prepare(base, err);
+    if (q == 0)
         clear_shared_memory(base, slot);
     if (q == 0 && mkdir(r->folder, 0700) < 0)
         q = error_errno(err, -errno, "%s", r->folder);
@@ -85,6 +87,7 @@ void runner_fill_values(Runner *r)
                            .gpus = r->gpus[0] ? r->gpus : NULL,
                            .folder = r->folder,
                            .tmp = r->tmp,
+                           .flights = runner_variable(r, EXEC_DIR_VARIABLE),
                            .checkpoint = a->resume_uri,
                            .checkpoint_step = a->resume_step};
     exec_values_new(r->job, &rank, &r->values);

@@ -53,6 +53,15 @@ static void fail(Runner *r, int code, const char *text)
     set_state(r, OVER);
 }
 
+/* PyTorch prefers the newer one of two names. */
+static void find_flight(Runner *r, char *const *environment)
+{
+    const char *pipe = exec_environment_find(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
+               *file = exec_environment_find(environment, "TORCH_FR_DUMP_TEMP_FILE")
+                           ?: exec_environment_find(environment, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE");
+    flight_record_find(&r->flight, pipe, file, r->assign.assign.rank);
+}
+
 /* Starts the setup or the program, and passes its output on. */
 static int start(Runner *r, char *const *command, const OutputPatterns *patterns, Error *err)
 {
@@ -60,6 +69,7 @@ static int start(Runner *r, char *const *command, const OutputPatterns *patterns
     char **environment = runner_environment(r);
     int q =
         command_start(&r->command, command, r->job->exec.dir, &r->values, environment, &from, err);
+    find_flight(r, environment);
     memory_free_texts(environment);
     if (q == 0)
         output_open(&r->output, from, STDOUT_FILENO, &r->masked, patterns);
@@ -414,7 +424,7 @@ static int serve_times(Runner *r)
             sooner(due_usec, sooner(runner_watch_silence(r, now_usec), watch_fence(r, now_usec)));
     if (r->state == RUNS)
         due_usec =
-            sooner(due_usec, sooner(runner_watch_stacks(r, now_usec), watch_kill(r, now_usec)));
+            sooner(due_usec, sooner(runner_watch_standstill(r, now_usec), watch_kill(r, now_usec)));
     if (r->state == RUNS && r->is_leaving) {
         runner_send_leave(r, now_usec);
         if (now_usec >= r->leave_usec && r->command.pid > 0) {

@@ -483,13 +483,15 @@ static void make_environment(Try *t)
     size_t n = 0;
     const TryOptions *o = t->options;
     const char *level = getenv("SDTRAIN_LOG");
-    t->environment = memory_zeroed(o->n_environment + 4, sizeof(*t->environment));
+    t->environment = memory_zeroed(o->n_environment + 5, sizeof(*t->environment));
     for (size_t i = 0; i < o->n_environment; i++) {
         const char *value = getenv(o->environment[i]);
         if (value)
             t->environment[n++] = memory_format("%s=%s", o->environment[i], value);
     }
     t->environment[n++] = memory_format("%s=%s", EXEC_DIR_VARIABLE, t->folder);
+    /* the folder is removed, and a record in it */
+    t->environment[n++] = memory_text("TORCH_NCCL_DEBUG_INFO_PIPE_FILE=");
     if (o->secrets)
         t->environment[n++] = memory_format("%s=%s", EXEC_SECRETS_VARIABLE, o->secrets);
     if (level)

@@ -159,6 +159,8 @@ void exec_values_new(const Job *job, const ExecRank *rank, ExecValues *ret)
             [EXEC_HOLD] = memory_text(""),
         }};
     ret->tmp = memory_text(rank->tmp);
+    ret->flight = memory_format("%s/flights/%s-g%lld-rank", rank->flights, job->name,
+                                (long long)rank->generation);
     if (rank->gpus) {
         exec_values_set(ret, EXEC_CUDA_DEVICE_ORDER, memory_text("PCI_BUS_ID"));
         exec_values_set(ret, EXEC_CUDA_VISIBLE_DEVICES, memory_text(rank->gpus));
@@ -170,6 +172,7 @@ void exec_values_clear(ExecValues *values)
     for (size_t i = 0; i < ELEMENTSOF(values->of); i++)
         free(values->of[i]);
     free(values->tmp);
+    free(values->flight);
     *values = (ExecValues){0};
 }
 
@@ -225,7 +228,7 @@ static void put_defaults(Entries *e, const Job *job, const ExecValues *values)
     const char *error_file = values->of[EXEC_ERROR_FILE];
     _cleanup_free_ char *folder =
         memory_bytes(error_file, (size_t)(strrchr(error_file, '/') - error_file));
-    _cleanup_free_ char *dump = memory_format("%s/nccl-", folder);
+    _cleanup_free_ char *pipe = memory_format("%s/nccl-", folder);
     if (job->world.per_node > 1)
         put_unless_set(e, "OMP_NUM_THREADS", "1");
     put_unless_set(e, "PYTHONUNBUFFERED", "1");
@@ -235,8 +238,8 @@ static void put_defaults(Entries *e, const Job *job, const ExecValues *values)
         return;
     put_unless_set(e, "TORCH_FR_BUFFER_SIZE", "2000");
     put_unless_set(e, "TORCH_NCCL_DUMP_ON_TIMEOUT", "1");
-    put_unless_set(e, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", dump);
-    put_unless_set(e, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", dump);
+    put_unless_set(e, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", values->flight);
+    put_unless_set(e, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", pipe);
 }
 
 char **exec_environment_new(const Job *job, const ExecValues *values, char *const *node,

@@ -74,8 +74,10 @@ typedef struct ExecRank {
     const char *node;       /* the node's name */
     const char *submission; /* 32 hex digits */
     const char *gpus; /* UUIDs of the GPUs that the rank may use, separated by commas; NULL: none */
-    const char *folder;     /* the rank's own folder */
-    const char *tmp;        /* folder for temporary files of the world's ranks on this node */
+    const char *folder; /* the rank's own folder */
+    const char *tmp;    /* folder for temporary files of the world's ranks on this node */
+    const char
+        *flights; /* the folder that has the node's flight records in its own folder "flights" */
     const char *checkpoint; /* URI that the program registered last; "": none */
     int64_t checkpoint_step;
 } ExecRank;
@@ -84,6 +86,8 @@ typedef struct ExecRank {
 typedef struct ExecValues {
     char *of[EXEC_VARIABLES];
     char *tmp; /* TMPDIR, unless the node or the job sets it */
+    char *
+        flight; /* name of NCCL's flight record without the rank's number, unless they set another one */
 } ExecValues;
 
 /* Sets all values but MASTER_ADDR, MASTER_PORT and SDTRAIN_HOLD, which are known when the world may go. */

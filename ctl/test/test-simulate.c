@@ -128,9 +128,10 @@ static void what_is_missing_is_counted(void **state)
     json_decref(j);
 }
 
-static void put_node(CtlLab *lab, const char *name)
+static void put_node(CtlLab *lab, const char *name, const char *features)
 {
     NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.features, sizeof(node.features), "%s", features);
     (void)snprintf(node.name, sizeof(node.name), "%s", name);
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
@@ -141,9 +142,9 @@ static void what_if_decides_and_writes_nothing(void **state)
     _cleanup_free_ char *text = ctl_job_text(lab, "a");
     SpecRecord spec = {.spec = text, .submitted_usec = 1};
     DesiredRecord desired = {.min = 2, .max = 2};
-    put_node(lab, "n1");
-    put_node(lab, "n2");
-    put_node(lab, "n3");
+    put_node(lab, "n1", "");
+    put_node(lab, "n2", "");
+    put_node(lab, "n3", "");
     CTL_PUT(lab, KEY_SPECS, "a", spec_record, spec);
     CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
 
@@ -182,6 +183,36 @@ static void what_if_decides_and_writes_nothing(void **state)
     assert_non_null(node);
 }
 
+/* Programs get nodes that run them, and an evaluation waits for the job that it follows. */
+static void what_if_of_programs(void **state)
+{
+    CtlLab *lab = *state;
+    static const char *const files[] = {
+        "{\"name\": \"p\", \"kind\": \"exec\", \"world\": {\"min\": 1, \"max\": 3}, \"exec\": {\"command\": "
+        "[\"a\"], \"dir\": \"/a\"}, \"checkpoint\": {\"uri\": \"/c\"}}",
+        "{\"name\": \"e\", \"kind\": \"eval\", \"of\": {\"job\": \"p\"}, \"world\": {\"min\": 1, \"max\": 1}, "
+        "\"exec\": {\"command\": [\"a\"], \"dir\": \"/a\"}, \"checkpoint\": {\"uri\": \"/c\"}}"};
+    static const char *const names[] = {"p", "e"};
+    ctl_remove(lab, KEY_SPECS, "a"); /* of the test before */
+    put_node(lab, "n1", FEATURE_PROGRAMS);
+    put_node(lab, "n2", "");
+    put_node(lab, "n3", FEATURE_PROGRAMS);
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        SpecRecord spec = {.spec = (char *)files[i], .submitted_usec = 1, .program = {.high = 1}};
+        DesiredRecord desired = {.min = 1, .max = i == 0 ? 3 : 1};
+        CTL_PUT(lab, KEY_SPECS, names[i], spec_record, spec);
+        CTL_PUT(lab, KEY_DESIRED, names[i], desired_record, desired);
+    }
+    assert_int_equal(ctl_run(lab, "cluster what-if"), 0);
+    assert_contains(lab->out, "job p: world 1 runs on n1 (slots 0), n3 (slots 0)\n");
+    assert_int_equal(ctl_run(lab, "cluster what-if --drain n1"), 0);
+    assert_contains(lab->out, "job p: world 1 runs on n3 (slots 0)\n");
+    assert_int_equal(ctl_run(lab, "cluster what-if --drain n1 --lose n3"), 0);
+    assert_contains(lab->out, "n2 runs no programs (allow_exec)");
+    assert_contains(lab->out, "waits for a checkpoint of job p");
+    assert_null(ctl_get(lab, KEY_WORLDS, "p"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +221,7 @@ int main(void)
         cmocka_unit_test(cut_and_bad_lines),
         cmocka_unit_test(what_is_missing_is_counted),
         cmocka_unit_test(what_if_decides_and_writes_nothing),
+        cmocka_unit_test(what_if_of_programs),
     };
     return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

@@ -16,7 +16,7 @@
 #include "daemon/world/workload.h"
 #include "protocol/channel.h"
 
-enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200, RANK_EXPLAIN_MSEC = 1000 };
+enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200, RANK_EXPLAIN_MSEC = 2500 };
 
 /* The parts of the program that are needed for starting trainers. */
 struct RankNeeds {

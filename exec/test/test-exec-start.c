@@ -59,6 +59,7 @@ static const ExecRank rank5 = {.rank = 5,
                                .submission = "abc",
                                .folder = "/run/x",
                                .tmp = "/run/tmp-3",
+                               .flights = "/run",
                                .checkpoint = "s3://b/c/step-40",
                                .checkpoint_step = 40};
 
@@ -142,7 +143,8 @@ static void gpus_are_those_of_the_node_or_its_own(_unused_ void **state)
         check(environment, "LOCAL_RANK", own ? "0" : "1");
         check(environment, "LOCAL_WORLD_SIZE", "4");
         check(environment, "TORCH_FR_BUFFER_SIZE", "2000");
-        check(environment, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/run/x/nccl-");
+        check(environment, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/run/flights/demo-g3-rank");
+        check(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/run/x/nccl-");
         memory_free_texts(environment);
         exec_values_clear(&values);
     }

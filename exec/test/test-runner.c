@@ -247,6 +247,39 @@ static void a_hang_is_explained(_unused_ void **state)
     }
 }
 
+/* NCCL's flight record is waited for, if somebody makes one. */
+static void a_flight_record_is_written(_unused_ void **state)
+{
+    static const struct {
+        const char *action;
+        bool is_written;
+    } cases[] = {{"flight", true}, {"no-flight", false}, {"deaf-flight", false}};
+    _cleanup_free_ char *file = memory_format("%s/flight-0", folder);
+    _cleanup_free_ char *environment =
+        memory_format(", \"env\": {\"TORCH_NCCL_DEBUG_INFO_PIPE_FILE\": \"%s/pipe-\", "
+                      "\"TORCH_FR_DUMP_TEMP_FILE\": \"%s/flight-\", "
+                      "\"TORCH_NCCL_DEBUG_INFO_TEMP_FILE\": \"/nowhere/\"}",
+                      folder, folder);
+    _cleanup_free_ char *named =
+        memory_format("no progress since step 1; its flight record is %s", file);
+    /* an older record is not taken for the new one */
+    assert_int_equal(file_write(file, "old", 3, 0, NULL), 0);
+    for (size_t i = ELEMENTSOF(cases); i-- > 0;) {
+        ChannelMessage m = {0};
+        _cleanup_free_ char *record = NULL;
+        go(spec(cases[i].action, environment, ""), 0);
+        expect(CHANNEL_STEP, &m);
+        m = (ChannelMessage){.type = CHANNEL_HUNG, .text = "no progress since step 1"};
+        tell(&m);
+        expect(CHANNEL_ERROR, &m);
+        assert_true(m.hung && !m.stuck);
+        assert_string_equal(m.text, cases[i].is_written ? named : "no progress since step 1");
+        assert_int_equal(reap(), EXIT_RETRY);
+        assert_int_equal(file_read(file, 100, &record, NULL, NULL), 0);
+        assert_string_equal(record, cases[i].is_written ? "recordrecord" : "old");
+    }
+}
+
 /* A program that hangs although it is asked to leave has not left. */
 static void a_hang_in_a_leave_is_a_hang(_unused_ void **state)
 {
@@ -487,6 +520,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(silence_is_bounded),
         cmocka_unit_test(stacks_are_printed_before_the_end),
         cmocka_unit_test(a_hang_is_explained),
+        cmocka_unit_test(a_flight_record_is_written),
         cmocka_unit_test(a_hang_in_a_leave_is_a_hang),
         cmocka_unit_test(a_hang_before_the_start_ends_the_rank),
         cmocka_unit_test(a_program_that_is_stopped_is_known),

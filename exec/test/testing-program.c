@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static int report_fd = -1;
@@ -333,6 +334,54 @@ static int do_no_stacks(void)
     return 94;
 }
 
+/* Makes the pipe of PyTorch's NCCL backend. Returns the end that reads, or -1. */
+static int make_pipe(void)
+{
+    char pipe[200];
+    (void)snprintf(pipe, sizeof(pipe), "%s%s.pipe", getenv("TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
+                   getenv("RANK"));
+    (void)unlink(pipe);
+    return mkfifo(pipe, 0666) < 0 ? -1 : open(pipe, O_RDONLY | O_NONBLOCK);
+}
+
+/* Looks at its pipe now and then, as that backend does, and writes its record in two pieces. */
+static int do_flight(void)
+{
+    char file[200], byte;
+    const int fd = make_pipe();
+    (void)snprintf(file, sizeof(file), "%s%s", getenv("TORCH_FR_DUMP_TEMP_FILE"), getenv("RANK"));
+    report("STEP=1");
+    while (read(fd, &byte, 1) <= 0)
+        (void)usleep(300000);
+    const int to = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    for (int i = 0; i < 2; i++) {
+        if (write(to, "record", 6) != 6)
+            return 95;
+        (void)usleep(30000);
+    }
+    (void)pause();
+    return 94;
+}
+
+/* Its pipe is read, and no record is written. */
+static int do_no_flight(void)
+{
+    if (make_pipe() < 0)
+        return 95;
+    report("STEP=1");
+    (void)pause();
+    return 94;
+}
+
+/* Its backend has ended: nobody reads the pipe. */
+static int do_deaf_flight(void)
+{
+    (void)close(make_pipe());
+    report("STEP=1");
+    (void)pause();
+    return 94;
+}
+
 static int do_stopped(void)
 {
     (void)raise(SIGSTOP);
@@ -379,6 +428,9 @@ int testing_program(const char *action)
         {"stopped", do_stopped},
         {"stacks", do_stacks},
         {"no-stacks", do_no_stacks},
+        {"flight", do_flight},
+        {"no-flight", do_no_flight},
+        {"deaf-flight", do_deaf_flight},
         {"wait", do_wait},
     };
     for (size_t i = 0; i < ELEMENTSOF(actions); i++)

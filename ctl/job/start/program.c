@@ -202,6 +202,7 @@ void program_print_environment(const Job *job)
                            .gpus = gpus,
                            .folder = "<folder of the rank>",
                            .tmp = "<folder of the world on this node>",
+                           .flights = "<folder of the node's ranks>",
                            .checkpoint = ""};
     ExecValues values;
     exec_values_new(job, &rank, &values);
