@@ -172,6 +172,7 @@ class Lab:
             os.chmod(self.path("bin", name), 0o755)
         self.write("unet.json", json.dumps(UNET))
         self.clusters = 0
+        self.newest = None  # cluster
 
     def programs(self, folder, name, *programs):
         """From its next start on the node or controller of that name runs these programs from another folder than BIN."""
@@ -286,11 +287,12 @@ class Lab:
         try:
             return until(look, "a trainer that is stopped")
         except TimedOut as e:
-            raise TimedOut("%s; there is %s" % (e, processes_of(self.folder))) from e
+            raise TimedOut("%s; there is %s\n%s" % (e, processes_of(self.folder), self.newest.story() if self.newest else "")) from e
 
     def cluster(self, nodes=3, **options):
         self.clusters += 1
-        return Cluster(self, self.path("cluster%d" % self.clusters), nodes, **options)
+        self.newest = Cluster(self, self.path("cluster%d" % self.clusters), nodes, **options)
+        return self.newest
 
 
 class Outcome:

@@ -21,7 +21,8 @@ POINTS = ["canned.compute", "loop.compute", "loop.nan", "data.open", "data.read"
 # Of compressed shards and of data that lie elsewhere: test-cache and test-stream strike there. Of S3: test-checkpoint-s3. Of a
 # device that breaks, and of a loss that is not finite: test-run; that hangs: test-hang. Of metrics that were refused: test-checkpoint-history. Of `sdtrainer sample`: test-sample.
 ELSEWHERE = {"store.put.parts", "cache.write", "cache.reserve", "cache.patience", "cache.commit", "loader.fill", "sample.restore", "sample.step",
-             "saver.patience", "device.broken", "device.impatient", "plans.made", "plans.put", "plans.wait", "loop.late", "checkpoint.missed"}
+             "saver.patience", "device.broken", "device.impatient", "plans.made", "plans.put", "plans.wait", "loop.late", "checkpoint.missed",
+             "drawing.latents"}
 SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
 
 
