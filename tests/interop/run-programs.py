@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ops/examples/torch/train.py in a cluster of three nodes, disturbed in each way that a cluster can be. Each step of a job's final
+"""The programs of ops/examples/torch in a cluster of three nodes, disturbed in each way that a cluster can be. Each step of a job's final
 history has the samples of an undisturbed run, each once, whatever number of ranks did it, and the same loss but for rounding.
 
-    run-programs.py --bin DIR [--schedules N] [--seed S]     from a Python that has PyTorch, diffusers and mosaicml-streaming
+    run-programs.py --bin DIR [--schedules N] [--seed S]     from a Python that has PyTorch, diffusers, mosaicml-streaming and Lightning
 """
 import argparse
 import json
@@ -33,7 +33,8 @@ from foreign import CLIENT, program_of  # noqa: E402
 from lab import Lab, until  # noqa: E402
 
 FAULTY = os.path.join(HERE, "faulty.py")
-TRAIN = os.path.join(ROOT, "ops/examples/torch/train.py")
+EXAMPLE = os.path.join(ROOT, "ops/examples/torch")
+TRAIN = os.path.join(EXAMPLE, "train.py")
 SAMPLES, BATCH, STEPS, EVERY = 96, 6, 40, 5
 # mosaicml-streaming takes one /dev/shm for one node, so that each of the three nodes gets its own. A job file writes $ as $$.
 OWN_MEMORY = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$$@"', "sh"]
@@ -57,42 +58,41 @@ def steps_of(folder):
     return steps
 
 
-class Programs(unittest.TestCase):
+class Disturbed(unittest.TestCase):
+    """Jobs of a program in a cluster of three nodes. A class has `reference`, the steps of an undisturbed run."""
+    names = 0
+
     @classmethod
-    def setUpClass(cls):
+    def open(cls):
         cls.lab = Lab(base="/tmp")
         cls.addClassCleanup(cls.lab.close)
-        dataset.write(cls.lab.path("data"), SAMPLES, 1, latents=(4, 8, 8), text=(77, 64))
-        alone = cls.lab.path("alone")
-        os.makedirs(alone)
-        done = subprocess.run([sys.executable, *cls.command(alone)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
-                              env=dict(os.environ, PYTHONPATH=CLIENT))
+
+    @classmethod
+    def run_alone(cls, *command):
+        """The program without sdtrain, which writes its steps into <lab>/alone/trace."""
+        done = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
+                              env=dict(os.environ, PYTHONPATH=CLIENT + ":" + EXAMPLE))
         assert done.returncode == 0, done.stdout
-        cls.reference = steps_of(alone + "/trace")
+        cls.reference = steps_of(cls.lab.path("alone/trace"))
         assert sorted(cls.reference) == list(range(1, STEPS + 1))
         assert all(len(samples) == BATCH for _, samples, _ in cls.reference.values())
+
+    @classmethod
+    def up(cls):
         cls.cluster = cls.lab.cluster(nodes=3, slots=2, controllers=2, trainers=["TESTLAB=" + cls.lab.folder], up=["--allow-exec"],
                                       bearing="--hang-floor-sec 5")
         cls.addClassCleanup(cls.cluster.down)
-        cls.names = 0
-
-    @classmethod
-    def command(cls, folder, *options):
-        return [TRAIN, "--data", cls.lab.path("data"), "--unet", os.path.join(ROOT, "ops/examples/unet.json"), "--checkpoints",
-                folder + "/checkpoints", "--steps", str(STEPS), "--every", str(EVERY), "--global-batch", str(BATCH), "--warmup-steps", "4",
-                "--canonical-nodes", "6", "--trace", folder + "/trace", *options]
 
     def setUp(self):
-        type(self).names += 1
-        self.name = "t%d" % self.names
+        Disturbed.names += 1
+        self.name = "t%d" % Disturbed.names
         self.folder = self.lab.path(self.name)
         os.makedirs(self.folder)
 
-    def submit(self, *options, world=None, own_memory=True, failures=5):
+    def submit_command(self, command, world=None, failures=5):
         job = {"name": self.name, "kind": "exec", "world": world or {"min": 3, "max": 3},
-               "exec": {"command": [*(OWN_MEMORY if own_memory else ()), sys.executable, FAULTY, *self.command(self.folder, *options)],
-                        "dir": self.folder, "notify": True, "leave_s": 30,
-                        "env": {"PYTHONPATH": CLIENT, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}},
+               "exec": {"command": command, "dir": self.folder, "notify": True, "leave_s": 30,
+                        "env": {"PYTHONPATH": CLIENT + ":" + EXAMPLE, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}},
                "checkpoint": {"uri": self.folder + "/checkpoints"},
                "recovery": {"max_failures_at_same_step": failures, "grow_interval_s": 0}}
         self.cluster.submit(job)
@@ -117,6 +117,35 @@ class Programs(unittest.TestCase):
 
     def incidents(self, job):
         return [(incident["cause"], incident["rank"]) for incident in self.cluster.status(job)["incidents"]]
+
+    def lost(self):
+        """Steps that were done twice."""
+        done = 0
+        for name in os.listdir(self.folder + "/trace"):
+            if name.endswith("-r0"):
+                with open(os.path.join(self.folder, "trace", name)) as file:
+                    done += len(file.readlines())
+        return done - STEPS
+
+
+class Programs(Disturbed):
+    @classmethod
+    def setUpClass(cls):
+        cls.open()
+        dataset.write(cls.lab.path("data"), SAMPLES, 1, latents=(4, 8, 8), text=(77, 64))
+        cls.run_alone(*cls.command(cls.lab.path("alone")))
+        cls.up()
+
+    @classmethod
+    def command(cls, folder, *options):
+        os.makedirs(folder, exist_ok=True)
+        return [TRAIN, "--data", cls.lab.path("data"), "--unet", os.path.join(ROOT, "ops/examples/unet.json"), "--checkpoints",
+                folder + "/checkpoints", "--steps", str(STEPS), "--every", str(EVERY), "--global-batch", str(BATCH), "--warmup-steps", "4",
+                "--canonical-nodes", "6", "--trace", folder + "/trace", *options]
+
+    def submit(self, *options, own_memory=True, **more):
+        return self.submit_command([*(OWN_MEMORY if own_memory else ()), sys.executable, FAULTY, *self.command(self.folder, *options)],
+                                   **more)
 
     def test_killed_ranks(self):
         job = self.submit()
@@ -186,15 +215,6 @@ class Programs(unittest.TestCase):
         self.assertEqual(status["incidents"], [])
         self.assertEqual(self.lost(), 0)
 
-    def lost(self):
-        """Steps that were done twice."""
-        done = 0
-        for name in os.listdir(self.folder + "/trace"):
-            if name.endswith("-r0"):
-                with open(os.path.join(self.folder, "trace", name)) as file:
-                    done += len(file.readlines())
-        return done - STEPS
-
     def test_drained_node(self):
         job = self.submit(world={"min": 2, "max": 3})
         self.reached(7)
@@ -261,6 +281,67 @@ class Programs(unittest.TestCase):
             os.kill(program_of(self.lab, self.name, rank), number)
         except ProcessLookupError:
             pass
+
+
+class Lightning(Disturbed):
+    """ops/examples/torch/sdtrain_lightning.py"""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.open()
+        cls.run_alone(*cls.command(cls.lab.path("alone")))
+        cls.up()
+
+    @classmethod
+    def command(cls, folder):
+        return [os.path.join(HERE, "lightning_program.py"), folder, str(STEPS), str(EVERY), str(BATCH)]
+
+    def submit(self, **more):
+        return self.submit_command([sys.executable, *self.command(self.folder)], **more)
+
+    def weights(self, folder):
+        with open(folder + "/weights") as file:
+            return [number for one in json.load(file) for number in one]
+
+    def succeeds(self, job):
+        status = super().succeeds(job)
+        for found, wanted in zip(self.weights(self.folder), self.weights(self.lab.path("alone")), strict=True):
+            self.assertTrue(math.isclose(found, wanted, rel_tol=1e-9), (found, wanted))
+        self.assertEqual([name[:13] for name in sorted(os.listdir(self.folder + "/checkpoints"))][-1], "step-%08d" % STEPS)
+        return status
+
+    def test_killed_ranks(self):
+        job = self.submit()
+        for generation, rank in enumerate((0, 2), 1):
+            self.reached(12 * generation, generation)
+            os.kill(program_of(self.lab, self.name, rank), signal.SIGKILL)
+            self.reached(1, generation + 1)
+        self.succeeds(job)
+        self.assertEqual(sorted(self.incidents(job)), [("trainer-died", rank) for rank in (0, 2)])
+
+    def test_other_sizes(self):
+        """A leave saves, so that no step is done twice."""
+        job = self.submit(world={"min": 1, "max": 3})
+        self.reached(7)
+        for generation, size in enumerate((1, 2, 3), 2):
+            self.cluster.ctl("job", "resize", self.name, "--world", str(size))
+            self.reached(1, generation)
+        status = self.succeeds(job)
+        self.assertEqual((status["generation"], status["incidents"], self.lost()), (4, [], 0))
+
+    def test_save_that_is_asked_for(self):
+        job = self.submit()
+        self.reached(6)
+        self.cluster.ctl("job", "checkpoint", self.name)
+        until(lambda: (self.cluster.status(job)["checkpoint"] or {}).get("step", 0) % EVERY, "a checkpoint between two others")
+        self.succeeds(job)
+
+    def test_ranks_of_one_node(self):
+        job = self.submit(world={"min": 2, "max": 2, "per_node": 2})
+        self.reached(12)
+        os.kill(program_of(self.lab, self.name, 1), signal.SIGKILL)
+        self.succeeds(job)
+        self.assertEqual(self.incidents(job), [("trainer-died", 1)])
 
 
 if __name__ == "__main__":
