@@ -25,6 +25,8 @@ FORMATS = {
     "job": (JSON, ["protocol/job.c", "protocol/job-exec.c", "protocol/paths.c"]),
     "job-edit": (JSON + ["=", ".", "[0]"], ["protocol/job.c"]),
     "exec-report": (["=", "\n"], ["exec/words.c"]),
+    "evidence": (["\n", "{\"message\": ", "Current thread 0x", "(most recent call first):\n", "  File \"", "\", line 3 in "],
+                 ["exec/evidence.c"]),
     "recipe": (JSON, ["protocol/recipe.c"]),
     "encoder-facts": (JSON, ["data/encoder-facts.c"]),
     "encode-report": (JSON, ["prep/encode/report.c"]),
