@@ -127,9 +127,10 @@ void history_judge_results(HistoryChecker *h, const Entry *e)
     const PhaseRecord *phase = entry_after(e->job->phase);
     if (!eval || e->job->touched)
         return;
-    if (!world || !phase || !phase->go || world->generation != phase->generation ||
-        world->resume.step != e->generation || eval->step != e->generation ||
-        strcmp(world->resume.uri, eval->uri) != 0)
+    /* A rank that has just ended may report what it has found although its world waits for a slot again. */
+    if (!world || !phase || (!phase->go && phase->phase != PHASE_PENDING) ||
+        world->generation != phase->generation || world->resume.step != e->generation ||
+        eval->step != e->generation || strcmp(world->resume.uri, eval->uri) != 0)
         HISTORY_BROKEN(h, e, "eval",
                        "results of step %lld, and the world of %s evaluates step %lld",
                        (long long)e->generation, e->job->spec->name,

@@ -104,14 +104,16 @@ static const CheckpointCommit *find_next(const CoreJob *job, const CoreJob *foll
     const int64_t after = progress->step;
     for (size_t i = 0; i < record->n_commits; i++) {
         const CheckpointCommit *commit = &record->commits[i];
-        if (commit->struck_out || commit->step <= after || is_settled(progress, commit))
+        if (commit->struck_out || commit->step <= after)
             continue;
         newest = commit;
-        if (job->facts.every_steps > 0 && is_due(job, commit, after) && !is_removed(followed, i))
+        if (job->facts.every_steps > 0 && is_due(job, commit, after) && !is_removed(followed, i) &&
+            !is_settled(progress, commit))
             return commit;
     }
-    /* The last checkpoint of a job is evaluated, whatever its step. */
-    return job->facts.every_steps == 0 || has_ended_well(followed) ? newest : NULL;
+    /* The last checkpoint of a job is evaluated, whatever its step, unless it was by its name. One before it is not. */
+    const bool is_wanted = job->facts.every_steps == 0 || has_ended_well(followed);
+    return is_wanted && newest && !is_settled(progress, newest) ? newest : NULL;
 }
 
 const CheckpointCommit *eval_find_commit(const Cluster *c, const CoreJob *job)
