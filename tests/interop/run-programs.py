@@ -80,7 +80,7 @@ class Disturbed(unittest.TestCase):
     @classmethod
     def up(cls):
         cls.cluster = cls.lab.cluster(nodes=3, slots=2, controllers=2, trainers=["TESTLAB=" + cls.lab.folder], up=["--allow-exec"],
-                                      bearing="--hang-floor-sec 5")
+                                      bearing="--hang-floor-sec 5 --save-sec 30")  # a stop may hit a save
         cls.addClassCleanup(cls.cluster.down)
 
     def setUp(self):
@@ -254,7 +254,18 @@ class Programs(Disturbed):
     def schedule(self, rng):
         """Up to four disturbances, each when the job has done a few more steps."""
         job = self.submit(*(["--sharded"] if rng.random() < 0.3 else []), world={"min": 1, "max": 3}, failures=9)
-        step, back = 0, []
+        back = []
+        try:
+            self.disturb(job, rng, back)
+        finally:  # the next schedule has all nodes, too
+            for what, node in back:
+                self.cluster.start(node) if what == "node" else self.cluster.ctl("node", "uncordon", node)
+        self.succeeds(job)
+        for _, node in back:
+            until(lambda: self.cluster.incarnation(node), node)
+
+    def disturb(self, job, rng, back):
+        step = 0
         for _ in range(rng.randint(1, 4)):
             step += rng.randint(2, 8)
             self.reached(step)
@@ -269,11 +280,6 @@ class Programs(Disturbed):
                 node = ranks[rank]["node"]
                 back.append((what, node))
                 self.cluster.kill(node) if what == "node" else self.cluster.ctl("node", "drain", node)
-        for what, node in back:
-            self.cluster.start(node) if what == "node" else self.cluster.ctl("node", "uncordon", node)
-        self.succeeds(job)
-        for _, node in back:
-            until(lambda: self.cluster.incarnation(node), node)
 
     def signal(self, rank, number):
         """To the program of that rank, if the world has it at the moment."""
