@@ -80,7 +80,7 @@ static void pipe_and_record_are_those_of_the_rank(_unused_ void **state)
     assert_string_equal(record.pipe, "");
 }
 
-/* Nothing is written into what is not a pipe, and nobody is waited for who does not read. */
+/* A file is not written to, nor a pipe that has no reader. */
 static void only_a_pipe_with_a_reader_is_asked(_unused_ void **state)
 {
     FlightRecord record = find(at("p-"), "/b/");

@@ -118,6 +118,16 @@ class Disturbed(unittest.TestCase):
     def incidents(self, job):
         return [(incident["cause"], incident["rank"]) for incident in self.cluster.status(job)["incidents"]]
 
+    def goes_through_sizes(self):
+        """A leave saves, so that no step is done twice."""
+        job = self.submit(world={"min": 1, "max": 3})
+        self.reached(7)
+        for generation, size in enumerate((1, 2, 3), 2):
+            self.cluster.ctl("job", "resize", self.name, "--world", str(size))
+            self.reached(1, generation)
+        status = self.succeeds(job)
+        self.assertEqual((status["generation"], status["incidents"], self.lost()), (4, [], 0))
+
     def lost(self):
         """Steps that were done twice."""
         done = 0
@@ -205,15 +215,7 @@ class Programs(Disturbed):
         until(lambda: self.cluster.incarnation(node), node)
 
     def test_other_sizes(self):
-        job = self.submit(world={"min": 1, "max": 3})
-        self.reached(7)
-        for generation, size in enumerate((1, 2, 3), 2):
-            self.cluster.ctl("job", "resize", self.name, "--world", str(size))
-            self.reached(1, generation)
-        status = self.succeeds(job)
-        self.assertEqual(status["generation"], 4)
-        self.assertEqual(status["incidents"], [])
-        self.assertEqual(self.lost(), 0)
+        self.goes_through_sizes()
 
     def test_drained_node(self):
         job = self.submit(world={"min": 2, "max": 3})
@@ -326,14 +328,7 @@ class Lightning(Disturbed):
         self.assertEqual(sorted(self.incidents(job)), [("trainer-died", rank) for rank in (0, 2)])
 
     def test_other_sizes(self):
-        """A leave saves, so that no step is done twice."""
-        job = self.submit(world={"min": 1, "max": 3})
-        self.reached(7)
-        for generation, size in enumerate((1, 2, 3), 2):
-            self.cluster.ctl("job", "resize", self.name, "--world", str(size))
-            self.reached(1, generation)
-        status = self.succeeds(job)
-        self.assertEqual((status["generation"], status["incidents"], self.lost()), (4, [], 0))
+        self.goes_through_sizes()
 
     def test_save_that_is_asked_for(self):
         job = self.submit()

@@ -34,22 +34,27 @@ static void pictures_close(Pictures *p)
     p->session = session_free(s);
 }
 
-/* Drawing may take hours, and should not fail at its end because nothing can be written. */
-static int try_store(Pictures *p, Error *err)
+static int name_grid(Pictures *p, Error *err)
 {
     const Job *job = p->request->job;
+    const Manifest *manifest = p->session->resume;
     const Hash of_file = hash_bytes(p->request->text, strlen(p->request->text));
-    const Hash both[] = {manifest_hash(p->session->resume), of_file};
+    const Hash both[] = {manifest_hash(manifest), of_file};
     char text[HASH_TEXT_BYTES];
+    const int n = snprintf(p->uri, sizeof(p->uri), "%s/%s-step-%010lld-%.8s.png",
+                           job->eval.grid.uri, job->name, (long long)manifest_step(manifest),
+                           hash_format(hash_bytes(both, sizeof(both)), text));
+    if (n < (int)sizeof(p->uri))
+        return 0;
+    return error_set_exit(err, error_set(err, -EINVAL, "grid.uri: %s... is too long", p->uri),
+                          EXIT_NEVER_RETRY);
+}
+
+/* Drawing may take hours, and should not fail at its end because nothing can be written. */
+static int try_store(const EvalRequest *request, Error *err)
+{
     StoreTry try = {.kind = STORE_TRY_WRITE};
-    const int n =
-        snprintf(p->uri, sizeof(p->uri), "%s/%s-step-%010lld-%.8s.png", job->eval.grid.uri,
-                 job->name, (long long)manifest_step(p->session->resume),
-                 hash_format(hash_bytes(both, sizeof(both)), text));
-    if (n >= (int)sizeof(p->uri))
-        return error_set_exit(err, error_set(err, -EINVAL, "grid.uri: %s... is too long", p->uri),
-                              EXIT_NEVER_RETRY);
-    (void)snprintf(try.uri, sizeof(try.uri), "%s", job->eval.grid.uri);
+    (void)snprintf(try.uri, sizeof(try.uri), "%s", request->job->eval.grid.uri);
     store_try_all(&try, 1, TRY_USEC);
     if (try.r == 0)
         return 0;
@@ -87,17 +92,10 @@ static int open_drawing(Pictures *p, Error *err)
     /* the plans of a GPU are for the job's grain */
     const int all =
         request->job->train.device == JOB_DEVICE_CUDA ? (int)s->job->train.grain : GRAIN;
-    const DrawingWishes wishes = {.model = grid->model,
-                                  .captions = grid->captions,
-                                  .n_captions = grid->n_captions,
-                                  .samples = grid->samples,
-                                  .steps = grid->steps,
-                                  .guidance = grid->guidance,
-                                  .seed = grid->seed};
     int r = open_devices(p, MIN(all, grid->samples), err);
     if (r < 0)
         return r;
-    const DrawingNeeds needs = {.wishes = wishes,
+    const DrawingNeeds needs = {.grid = grid,
                                 .job = s->job,
                                 .data = s->dataset,
                                 .config = &s->config,
@@ -111,8 +109,6 @@ static int open_drawing(Pictures *p, Error *err)
         r = checkpoint_restore_weights(s->resume_store, s->resume, p->of_ema,
                                        drawing_parameters(p->drawing), s->device,
                                        drawing_weights(p->drawing), err);
-    if (r == -ENOENT && grid->model) /* the model of the job file is missing */
-        return error_set_exit(err, r, EXIT_NEVER_RETRY);
     if (r < 0 && !device_exit_blames(s->device, &r, err))
         (void)error_set_exit(err, r, exit_code_of_store(r)); /* r is returned below */
     return r;
@@ -154,7 +150,9 @@ int pictures_draw(const EvalRequest *request, EvalResults *ret, Error *err)
         r = eval_session_of_ema(p.session, request, manifest_has_ema(p.session->resume), &p.of_ema,
                                 err);
     if (r == 0)
-        r = try_store(&p, err);
+        r = name_grid(&p, err);
+    if (r == 0)
+        r = try_store(request, err);
     if (r == 0)
         r = open_drawing(&p, err);
     if (r == 0)

@@ -8,6 +8,7 @@
 #include "encoders/codec.h"
 #include "encoders/hashed-text.h"
 #include "nn/ddim.h"
+#include "protocol/exit-code.h"
 #include "trainer/sample/grid.h"
 #include "trainer/sample/model.h"
 
@@ -44,7 +45,7 @@ static size_t latent_elements(const DatasetShape *data)
 static void repeat_texts(Drawing *s, int n)
 {
     const size_t each = text_elements(dataset_shape(s->needs.data));
-    for (int i = n; i < s->needs.wishes.samples; i++)
+    for (int i = n; i < s->needs.grid->samples; i++)
         memcpy(s->text + (size_t)i * each, s->text + (size_t)(i % n) * each, each * sizeof(float));
 }
 
@@ -64,7 +65,7 @@ static int read_texts(Drawing *s, Error *err)
     const size_t each = text_elements(dataset_shape(s->needs.data));
     int64_t taken[ORDER_STREAMS_MAX] = {0};
     int r = 0;
-    for (int i = 0; r == 0 && i < s->needs.wishes.samples; i++) {
+    for (int i = 0; r == 0 && i < s->needs.grid->samples; i++) {
         _cleanup_free_ char *caption = NULL;
         r = dataset_read(s->needs.data, sample_of_cell(s, i, taken), NULL,
                          s->text + (size_t)i * each, &caption, err);
@@ -76,7 +77,7 @@ static int read_texts(Drawing *s, Error *err)
 
 static int hash_captions(Drawing *s, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     const DatasetShape *data = dataset_shape(s->needs.data);
     _cleanup_(hashed_text_freep) HashedText *hashed = NULL;
     if (data->text_tokens != HASHED_TEXT_TOKENS)
@@ -94,11 +95,12 @@ static int hash_captions(Drawing *s, Error *err)
 
 static int encode_captions(Drawing *s, const SampleModel *model, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     s->empty = malloc(text_elements(model->data) * sizeof(float));
     if (!s->empty)
         return error_set(err, -ENOMEM, "out of memory for the empty caption");
-    int r = sample_model_captions(model, o->captions, o->n_captions, s->text, s->empty, err);
+    int r = exit_errno_of_named(
+        sample_model_captions(model, o->captions, o->n_captions, s->text, s->empty, err));
     if (r == 0)
         repeat_texts(s, o->n_captions);
     return r;
@@ -108,7 +110,7 @@ static int encode_captions(Drawing *s, const SampleModel *model, Error *err)
 
 static int read_captions(Drawing *s, const SampleModel *model, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     for (int i = 0; o->n_captions > 0 && i < o->samples; i++)
         grid_notes_add(&s->notes, o->captions[i % o->n_captions]);
     if (o->n_captions > 0)
@@ -122,7 +124,7 @@ static int read_captions(Drawing *s, const SampleModel *model, Error *err)
  * needed at the same time. */
 static int open_model(Drawing *s, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     const Job *job = s->needs.job;
     const DatasetShape *data = dataset_shape(s->needs.data);
     EncoderFacts facts;
@@ -146,7 +148,7 @@ static int open_model(Drawing *s, Error *err)
             "by the codec and the hashed words that serve without a model (--model, grid.model): the "
             "pictures show little");
     if (r >= 0 && o->model)
-        r = sample_model_decoder(&model, &s->decoder, err);
+        r = exit_errno_of_named(sample_model_decoder(&model, &s->decoder, err));
     return r < 0 ? r : read_captions(s, &model, err);
 }
 
@@ -154,7 +156,7 @@ static int open_network(Drawing *s, Error *err)
 {
     const DrawingNeeds *n = &s->needs;
     const DatasetShape *data = dataset_shape(n->data);
-    const NetworkShape shape = {.grain = MIN(n->wishes.samples, n->grain),
+    const NetworkShape shape = {.grain = MIN(n->grid->samples, n->grain),
                                 .height = data->height,
                                 .width = data->width,
                                 .text_tokens = data->text_tokens};
@@ -235,7 +237,7 @@ static void show_codec(const float *planes, int height, int width, float *pixels
 /* Decodes s->latents into the PNG of a grid. */
 static int make_grid(Drawing *s, const GridNotes *notes, char **ret, size_t *ret_bytes, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     const DatasetShape *data = dataset_shape(s->needs.data);
     const int factor = s->decoder ? decoder_shape(s->decoder)->factor : CODEC_BLOCK;
     const int height = data->height * factor, width = data->width * factor;
@@ -262,7 +264,7 @@ static int make_grid(Drawing *s, const GridNotes *notes, char **ret, size_t *ret
 
 int drawing_show_data(Drawing *s, char **ret, size_t *ret_bytes, Error *err)
 {
-    const int samples = s->needs.wishes.samples;
+    const int samples = s->needs.grid->samples;
     const size_t each = latent_elements(dataset_shape(s->needs.data));
     int64_t taken[ORDER_STREAMS_MAX] = {0};
     _cleanup_(grid_notes_clear) GridNotes notes = {.real = true};
@@ -285,7 +287,7 @@ static int check_latents(Drawing *s, Error *err)
     const size_t each = latent_elements(dataset_shape(s->needs.data));
     if (fault("drawing.latents") < 0)
         s->latents[0] = NAN;
-    for (int i = 0; i < s->needs.wishes.samples; i++)
+    for (int i = 0; i < s->needs.grid->samples; i++)
         for (size_t k = 0; k < each; k++)
             if (!isfinite(s->latents[(size_t)i * each + k]))
                 return error_set(err, -EDOM, "sample %d: the network drew what is not finite", i);
@@ -294,7 +296,7 @@ static int check_latents(Drawing *s, Error *err)
 
 int drawing_run(Drawing *s, int64_t step, bool of_ema, char **ret, size_t *ret_bytes, Error *err)
 {
-    const DrawingWishes *o = &s->needs.wishes;
+    const JobGrid *o = s->needs.grid;
     const float *empty = s->empty ? s->empty : dataset_empty_text(s->needs.data);
     const DdimOptions ddim = {.steps = o->steps,
                               .guidance = empty ? o->guidance : 1,

@@ -5,11 +5,11 @@
  * on data that sdprep made with that codec. Picture i depends on checkpoint, seed, caption and the device's numerics,
  * not on how many pictures there are.
  *
- * Ownership: drawing_new() gives the caller a Drawing; job, data, config, captions and devices are borrowed. PNGs are
+ * Ownership: drawing_new() gives the caller a Drawing; job, grid, data, config and devices are borrowed. PNGs are
  *            free()d by the caller.
  * Units:     pictures, DDIM steps.
- * Errors:    -EINVAL: job, data, model and wishes do not fit each other. -EDOM: the network made something that is not
- *            finite. Those of model.h, ddim.h, the data and the device, and those of progress().
+ * Errors:    -EINVAL: job, data, model and grid do not fit each other, or the model is missing. -EDOM: the network made
+ *            something that is not finite. Those of model.h, ddim.h, the data and the device, and those of progress().
  * Threads:   the devices'.
  */
 #pragma once
@@ -18,17 +18,9 @@
 #include "nn/network.h"
 #include "protocol/grid-notes.h"
 
-typedef struct DrawingWishes {
-    const char *model; /* a diffusers folder; NULL: the codec */
-    char *const *captions;
-    int n_captions; /* 0: the captions of the dataset's first samples */
-    int samples, steps;
-    double guidance; /* 1 is used if there is no embedding of the empty caption */
-    uint64_t seed;
-} DrawingWishes;
-
 typedef struct DrawingNeeds {
-    DrawingWishes wishes;
+    /* Its uri is not used. Without an embedding of the empty caption its guidance is taken as 1. */
+    const JobGrid *grid;
     const Job *job;
     Dataset *data;
     const UnetConfig *config;

@@ -36,18 +36,18 @@ static void help(void)
 
 static bool take_caption(SampleOptions *o)
 {
-    if (o->wishes.n_captions == SAMPLES_MAX) {
+    if (o->grid.n_captions == SAMPLES_MAX) {
         fprintf(stderr, "sdtrainer sample: more than %d captions\n", SAMPLES_MAX);
         return false;
     }
-    o->captions[o->wishes.n_captions++] = optarg;
+    o->captions[o->grid.n_captions++] = optarg;
     return true;
 }
 
 static bool check(const SampleOptions *o)
 {
-    if (!o->job || !o->out || o->wishes.samples < 1 || o->wishes.samples > SAMPLES_MAX ||
-        o->wishes.steps < 1) {
+    if (!o->job || !o->out || o->grid.samples < 1 || o->grid.samples > SAMPLES_MAX ||
+        o->grid.steps < 1) {
         fprintf(stderr,
                 "sdtrainer sample: --job FILE and --out FILE are needed; --samples 1..%d, --steps "
                 "1 or more\n",
@@ -58,9 +58,9 @@ static bool check(const SampleOptions *o)
         fprintf(stderr, "sdtrainer sample: --pictures %s: --out is the same file\n", o->pictures);
         return false;
     }
-    if (o->wishes.samples < o->wishes.n_captions) {
+    if (o->grid.samples < o->grid.n_captions) {
         fprintf(stderr, "sdtrainer sample: --samples %d are fewer than the %d captions\n",
-                o->wishes.samples, o->wishes.n_captions);
+                o->grid.samples, o->grid.n_captions);
         return false;
     }
     return true;
@@ -76,8 +76,8 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
         {"pictures", required_argument, NULL, 'p'}, {"from", required_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     bool counted = false;
-    *o = (SampleOptions){.wishes = {.samples = SAMPLES, .steps = 25, .guidance = 3, .seed = 1}};
-    o->wishes.captions = o->captions;
+    *o = (SampleOptions){.grid = {.samples = SAMPLES, .steps = 25, .guidance = 3, .seed = 1}};
+    o->grid.captions = o->captions;
     *ret_exit = 2;
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         switch (c) {
@@ -88,20 +88,20 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
             o->out = optarg;
             break;
         case 'n':
-            o->wishes.samples = atoi(optarg);
+            o->grid.samples = atoi(optarg);
             counted = true;
             break;
         case 's':
-            o->wishes.steps = atoi(optarg);
+            o->grid.steps = atoi(optarg);
             break;
         case 'g':
-            o->wishes.guidance = atof(optarg);
+            o->grid.guidance = atof(optarg);
             break;
         case 'S':
-            o->wishes.seed = strtoull(optarg, NULL, 10);
+            o->grid.seed = strtoull(optarg, NULL, 10);
             break;
         case 'm':
-            o->wishes.model = optarg;
+            o->grid.model = optarg;
             break;
         case 'c':
             if (!take_caption(o))
@@ -122,6 +122,6 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
         }
     }
     if (!counted)
-        o->wishes.samples = MAX(o->wishes.samples, o->wishes.n_captions);
+        o->grid.samples = MAX(o->grid.samples, o->grid.n_captions);
     return check(o);
 }

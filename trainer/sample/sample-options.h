@@ -8,15 +8,15 @@
  */
 #pragma once
 
-#include "trainer/sample/drawing.h"
+#include "protocol/grid-notes.h"
 
 enum { SAMPLES_MAX = GRID_CELLS_MAX };
 
 typedef struct SampleOptions {
     const char *job, *out, *from;
     const char *pictures; /* file for the data's own pictures; NULL: not written */
-    DrawingWishes wishes;
-    char *captions[SAMPLES_MAX]; /* those of wishes */
+    JobGrid grid;
+    char *captions[SAMPLES_MAX]; /* those of grid */
 } SampleOptions;
 
 /* Returns false if the verb must end with *ret_exit. */

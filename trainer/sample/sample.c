@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "protocol/exit-code.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/sample/drawing.h"
 #include "trainer/sample/grid.h"
 #include "trainer/sample/sample-options.h"
 
@@ -133,7 +134,7 @@ static int sampling_open(Sampling *s, Error *err)
         r = device_open(&device, &s->device, err);
     if (r < 0)
         return r;
-    const DrawingNeeds needs = {.wishes = s->options->wishes,
+    const DrawingNeeds needs = {.grid = &s->options->grid,
                                 .job = s->job,
                                 .data = s->dataset,
                                 .config = &s->config,
@@ -193,8 +194,8 @@ int verb_sample(int argc, char **argv)
         log_error("%s", err.text);
         return r == -EINVAL ? EXIT_NEVER_RETRY : EXIT_DATA_CORRUPT;
     }
-    printf("%d samples in %s\n", o.wishes.samples, o.out);
+    printf("%d samples in %s\n", o.grid.samples, o.out);
     if (o.pictures)
-        printf("%d pictures of the data in %s\n", o.wishes.samples, o.pictures);
+        printf("%d pictures of the data in %s\n", o.grid.samples, o.pictures);
     return 0;
 }
